@@ -67,8 +67,8 @@ func NewOwners(pods int) Owners {
 	return Owners{pods: make(map[manifests.Key]manifests.Origin, pods), objects: map[manifests.ObjectID]manifests.Origin{}}
 }
 
-// Claim enters the content of set and returns the set with what got its place, and with reports that tell of what did
-// not. Slices of the set are replaced, not changed.
+// Claim adds the content of set to the owners. Returns the set reduced to what it could claim, and reports with the conflicts of the rest.
+// Slices of the set are replaced, not changed.
 func (o Owners) Claim(set Set) Set {
 	pods := make([]*manifests.Pod, 0, len(set.Pods))
 	c := conflicts{reports: set.Inputs}
@@ -131,7 +131,7 @@ func (c *conflict) tell(at manifests.Origin, what string, owner manifests.Origin
 	c.errors = append(c.errors, conflictLine(at, what, owner))
 }
 
-// on returns what is said about the input written at.
+// on returns the conflict of the input at that origin, and creates it on first use.
 func (c *conflicts) on(at manifests.Origin) *conflict {
 	r := c.byInput[at.File]
 	if r == nil {

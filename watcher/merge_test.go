@@ -253,7 +253,7 @@ func checkIdempotent(t *rapid.T, d model.Desired) {
 	}
 }
 
-// checkConflicts: each pod that lost is told once, at its own input, and at no other.
+// checkConflicts checks that each pod that lost is reported once, at its own input, and at no other.
 func checkConflicts(t *rapid.T, sets map[string]Set, d model.Desired) {
 	losers := map[string]int{}
 	for _, set := range sets {

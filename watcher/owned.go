@@ -8,8 +8,8 @@ import (
 	"monopod/manifests/decode"
 )
 
-// WithoutOwned leaves out what a controller in another input of the same source makes, and says so in the reports. Sources do not look at
-// each other here: a document of one must not take a pod of another away.
+// WithoutOwned drops documents whose controller is in another input of the same source, and notes that in the reports. Sources do not see
+// each other here: a document of one must not remove a pod of another.
 func (set Set) WithoutOwned() Set {
 	pods, workloads, dropped := decode.DropOwned(set.Pods, set.Workloads)
 	if len(dropped) == 0 {

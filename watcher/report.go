@@ -111,7 +111,7 @@ func LogChanges(log *slog.Logger, old, now []model.Input) {
 	}
 }
 
-// sameVerdict says that there is nothing to log between two reports on one input.
+// sameVerdict reports whether two reports on one input differ in nothing that is logged.
 func sameVerdict(a, b model.Input) bool {
 	return a.Input == b.Input && a.State == b.State && slices.Equal(a.Errors, b.Errors)
 }
@@ -155,7 +155,7 @@ func KeepSince(now time.Time, was, r model.Input) model.Input {
 	return r
 }
 
-// ImmutableEdits says what changes an object that must not change.
+// ImmutableEdits returns an error for each change of an object that is immutable.
 func ImmutableEdits(old, now *manifests.Content) error {
 	var errs []error
 	for _, e := range manifests.ImmutableEdits(old.Objects, now.Objects) {

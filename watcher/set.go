@@ -20,11 +20,11 @@ import (
 type Set struct {
 	// Source is the name of the source, e.g. "file".
 	Source string
-	// Unread says that it is not known what all the source wants, and Inputs say why: it has not been read
-	// successfully in this run and Pods is empty, or what is in Pods may not be all.
+	// Unread is set while the full content of the source is unknown; Reports has the reason. Either the source has not been read
+	// successfully in this run, and Pods is empty, or Pods may be incomplete.
 	Unread bool
-	// Partial says that the source may want more than what is in Pods, Objects and Workloads: its place has not been asked
-	// yet, or what it said last has a mistake. What has run from this source is not hidden by that, unless it is Unread too.
+	// Partial is set while the source may want more than Pods, Objects and Workloads: it has not answered yet, or its last answer has an
+	// error. Pods that ran from this source stay visible, unless Unread is set too.
 	Partial bool
 	// Unknown holds the inputs whose content has never been read successfully in this run although they exist (a
 	// file that has been broken since the start). Pods that run from one of them must not be removed.

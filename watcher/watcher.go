@@ -77,7 +77,7 @@ func (w *Watcher) Run(ctx context.Context, publish func(model.Desired)) error {
 	return g.Wait()
 }
 
-// Beat waits until the loop that publishes goes round; an error says that it has not before the end of ctx.
+// Beat waits for one turn of the publishing loop. Returns an error if ctx ends first.
 func (w *Watcher) Beat(ctx context.Context) error {
 	select {
 	case <-w.beat:
@@ -126,7 +126,7 @@ func (w *Watcher) publish(ctx context.Context, publish func(model.Desired)) {
 	}
 }
 
-// ready says that there is something to publish, and while patient that it is all that is read from the disk.
+// ready reports whether there is something to publish. While patient, all sources on disk must have been read.
 func (w *Watcher) ready(patient bool) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -209,7 +209,7 @@ func (w *Watcher) runOnce(ctx context.Context, src Source) error {
 
 var errStopped = errors.New("stopped by itself")
 
-// contain turns a panic of a source, and an end nobody asked for, into an error.
+// contain turns a panic of a source, and an unexpected return, into an error.
 func (w *Watcher) contain(ctx context.Context, src Source, out chan<- Set) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -223,7 +223,7 @@ func (w *Watcher) contain(ctx context.Context, src Source, out chan<- Set) (err 
 	return fmt.Errorf("run source %s: %w", src.Name(), errStopped)
 }
 
-// Pause waits for d and says whether ctx still goes on.
+// Pause waits for d and reports whether ctx is still alive.
 func Pause(ctx context.Context, d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()

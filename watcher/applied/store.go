@@ -31,7 +31,7 @@ import (
 // Names of files that are not read: those of a change under way.
 const (
 	stagedPrefix = ".new-"
-	// journal says what is left to be done of a change that has been decided.
+	// journal lists the remaining steps of a change that has been decided.
 	journal = ".change"
 	// damaged is the directory for a journal that cannot be read, with the documents of its change.
 	damaged = ".damaged"
@@ -49,7 +49,7 @@ type Store struct {
 
 	// mu is held during a change.
 	mu sync.Mutex
-	// sound says that no journal and no staged files are left from before.
+	// sound is set if no journal and no staged files remain.
 	sound bool
 	// lost is what Open has not returned yet.
 	lost *DamagedError
@@ -79,8 +79,8 @@ func (s *Store) Dir() string { return s.dir }
 // Whole keeps changes away while it is held.
 func (s *Store) Whole() sync.Locker { return &s.whole }
 
-// Open makes the directory and finishes, or takes back, a change that a crash has interrupted. Change does so too. A DamagedError says that it
-// could not be finished; it is returned once, and the store can be used.
+// Open creates the directory and completes or reverts a change that a crash interrupted. Change does so too. A DamagedError reports that
+// the change could not be completed; it is returned once, and the store can be used.
 func (s *Store) Open() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -199,7 +199,7 @@ func (s *Store) Change(c Change) error {
 // change, does that.
 type UnfinishedError struct{ Err error }
 
-// Error says what is left.
+// Error implements error.
 func (e *UnfinishedError) Error() string {
 	return fmt.Sprintf("store what was applied: %v; it is stored, and will be finished with the next change or start", e.Err)
 }
@@ -214,7 +214,7 @@ type DamagedError struct {
 	Err   error
 }
 
-// Error says what became of the change.
+// Error implements error.
 func (e *DamagedError) Error() string {
 	return fmt.Sprintf("a change of applied objects was interrupted, and what remained to be done cannot be read: %v; apply it again; its documents are in %s", e.Err, e.Aside)
 }
@@ -282,7 +282,7 @@ func (s *Store) decide(p plan) error {
 	return nil
 }
 
-// carryOut does what is left of a change. It can be repeated.
+// carryOut performs the remaining steps of a change. It is idempotent.
 func (s *Store) carryOut(p plan) error {
 	s.whole.Lock()
 	defer s.whole.Unlock()

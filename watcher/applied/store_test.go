@@ -94,7 +94,7 @@ func TestStoreKeepsOneFileForEachObject(t *testing.T) {
 	}
 }
 
-// TestADocumentThatIsDamagedIsReplacedAndRemoved: neither could be done any more.
+// TestADocumentThatIsDamagedIsReplacedAndRemoved: both once failed.
 func TestADocumentThatIsDamagedIsReplacedAndRemoved(t *testing.T) {
 	for name, damage := range damagetest.Ways() {
 		for _, more := range []string{"", "other"} { // by a journal, or without one
@@ -255,7 +255,7 @@ func TestAChangeThatCannotBeFinishedIsFinishedLater(t *testing.T) {
 func TestAChangeThatCannotBeStoredChangesNothing(t *testing.T) {
 	s := NewStore(t.TempDir())
 	change(t, s, Change{Put: put("v1", "a", "b")})
-	// The kernel lets nobody write more than this, as on a full disk.
+	// No write may make a file larger than this, as on a full disk.
 	old := syscall.Rlimit{}
 	if err := syscall.Getrlimit(syscall.RLIMIT_FSIZE, &old); err != nil {
 		t.Fatal(err)
@@ -277,7 +277,7 @@ func TestAChangeThatCannotBeStoredChangesNothing(t *testing.T) {
 	change(t, s, Change{Put: put("v2", "a")})
 }
 
-// When the journal may be on the disk and cannot be taken back, the change must not be called one that did not happen.
+// If the journal may be on disk and cannot be removed, the change must not be reported as one that did not happen.
 func TestAChangeWhoseJournalFailsIsTakenBackOrUnfinished(t *testing.T) {
 	for name, tt := range map[string]struct {
 		// leaves is what the failed write leaves in the place of the journal.

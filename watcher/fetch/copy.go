@@ -38,13 +38,14 @@ type Kept struct {
 	// content of earlier answers. Nil when it is.
 	Counts []byte
 	Stamp
-	// Stale says that a newer answer could not be written. It is not stored in this form.
+	// Stale is set if a newer answer could not be written. It is not stored in this form.
 	Stale bool
 }
 
 // Stamp is what is kept about an answer.
 type Stamp struct {
-	// Place tells whether the answer came from where the source asks now. It is a hash: URLs hold passwords.
+	// Place identifies the URL of the answer, which must be the one that is configured now. It is a hash because URLs can contain
+	// passwords.
 	Place string `json:"place"`
 	Validators
 	// Version is that of a signed answer.
@@ -53,7 +54,7 @@ type Stamp struct {
 	Received time.Time `json:"received"`
 }
 
-// ErrDamaged says that a copy is not what was written.
+// ErrDamaged is returned for a copy that is not what was written.
 var ErrDamaged = errors.New("the copy on disk is damaged and not used")
 
 // Names in the directory of a Copy.
@@ -215,8 +216,8 @@ func (c *Copy) Raise(version uint64) error {
 	return nil
 }
 
-// markStale keeps the old copy under a name that says that it is older than what runs. Without one, an empty file of
-// that name says that something may run.
+// markStale renames the old copy to a name that marks it as older than what runs. Without a copy it creates an empty file of that name,
+// which means that something may run.
 func (c *Copy) markStale() error {
 	stale := filepath.Join(c.dir, staleFile)
 	err := os.Rename(filepath.Join(c.dir, copyFile), stale)
@@ -230,8 +231,8 @@ func (c *Copy) markStale() error {
 	return f.Close()
 }
 
-// RemoveCopies removes the copies in root, one directory a source, of all sources but those named. They may hold
-// Secrets of a source that is not asked any more.
+// RemoveCopies removes the copies of all sources but those named from root, which has one directory per source. Copies may contain Secrets,
+// so those of removed sources must not stay.
 func RemoveCopies(root string, sources []string) error {
 	entries, err := os.ReadDir(root)
 	if errors.Is(err, fs.ErrNotExist) {

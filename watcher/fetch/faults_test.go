@@ -22,8 +22,7 @@ import (
 // The tests of this file are faults of a source that has been good once: whatever it does, nothing that it said
 // before is touched, and the next good answer counts.
 
-// survives asks a source that is good, lets it fail until the report says why, and makes it good again. fail
-// returns how to make it good.
+// survives reads a good source, breaks it until the report has the reason, and repairs it. fail breaks it and returns the repair.
 func survives(t *testing.T, s *watchertest.Runner, state model.InputState, why string, fail func() (heal func())) {
 	t.Helper()
 	s.Wants("x=v1", model.InputAccepted)

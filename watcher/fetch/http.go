@@ -157,7 +157,7 @@ func (f *httpFetcher) Close() {
 
 var errRedirect = errors.New("redirect refused")
 
-// sameHost refuses to be led away: whoever answers for another host was not configured.
+// sameHost refuses redirects to other hosts, which were not configured.
 func sameHost(req *http.Request, via []*http.Request) error {
 	from := via[0].URL
 	switch {
@@ -375,7 +375,7 @@ func (m *moving) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// delimited says that a body that was cut off gave a read error.
+// delimited reports whether a truncated body would have caused a read error.
 func delimited(resp *http.Response) bool {
 	return resp.ContentLength >= 0 || len(resp.TransferEncoding) > 0 || resp.Uncompressed || resp.ProtoMajor > 1
 }

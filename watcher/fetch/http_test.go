@@ -28,7 +28,7 @@ type webServer struct {
 	asked   atomic.Int64
 }
 
-// newWebServer listens where nobody else does when it is closed.
+// newWebServer listens on an address that stays unused after the server is closed.
 func newWebServer(t *testing.T, h http.HandlerFunc) *webServer {
 	t.Helper()
 	w := unstartedWebServer(h)

@@ -50,7 +50,7 @@ type OCIConfig struct {
 	Timeout time.Duration
 	// MaxSize is the largest size of all layers together, unpacked or not, in bytes; 0 means MaxInput, which is the most.
 	MaxSize int
-	// Detached says that one layer has the signature of another one, which holds all manifests.
+	// Detached is set if one layer is the signature of another layer, which holds all manifests.
 	Detached bool
 	// The rest is as in RemoteConfig.
 	Name   string
@@ -163,7 +163,7 @@ func (a *Artifact) files(limit int) (files []file, signatures [][]byte, err erro
 
 var errOverLimit = errors.New("larger than maxSize")
 
-// layerKind says what to do with a layer.
+// layerKind selects how a layer is read.
 type layerKind int
 
 const (
@@ -173,7 +173,7 @@ const (
 	kindTar
 )
 
-// kind goes by the name first: tools call files a tar when nobody has said what they are.
+// kind goes by the name first: tools call a file a tar if no media type was given.
 func (l *Layer) kind() layerKind {
 	switch {
 	case strings.HasSuffix(l.Title, signatureSuffix):
@@ -206,7 +206,7 @@ func untar(data []byte, limit int) ([]file, error) {
 		}
 		r = z
 	}
-	// A tar has blocks around its files, of which there may be many small ones.
+	// A tar adds blocks around each file, and there may be many small files.
 	const perByte = 4
 	bounded := &io.LimitedReader{R: r, N: int64(perByte*limit) + 1<<20}
 	in := tar.NewReader(bounded)

@@ -45,7 +45,7 @@ type Answer struct {
 	Validators
 }
 
-// ErrNotModified says that the answer that counts is still the current one.
+// ErrNotModified reports that the accepted answer is still current.
 var ErrNotModified = errors.New("not modified")
 
 // Refusal is an answer that came but must not be used.
@@ -105,7 +105,7 @@ const (
 	firstRetry = time.Second
 	// longestLater is the longest pause that a place may ask for.
 	longestLater = 10 * time.Minute
-	// jitter is the share of a pause by which it is made shorter or longer, so that a fleet does not ask in step.
+	// jitter is the share by which a pause is shortened or extended, so that a fleet does not poll in step.
 	jitter = 0.1
 )
 
@@ -115,36 +115,36 @@ type Remote struct {
 	cfg RemoteConfig
 	log *slog.Logger
 
-	// The rest belongs to the goroutine of Run. It outlives a Run, so that one that follows a panic goes on with it.
+	// The fields below belong to the goroutine of Run. They outlive a Run, so that the next one, after a panic, resumes with them.
 	set watcher.Set
 	// content is what counts, by the last answer that was taken over; flaws is what is wrong with parts of that answer.
 	content manifests.Content
 	flaws   error
-	// clear says that no mistake in that answer can hide an object that content lacks.
+	// clear is set if no error in that answer can concern an object that content lacks.
 	clear bool
-	// whole says that content has held all that the source wanted, at least once in this run. fresh says that nothing can
-	// run from it since before this run.
+	// whole is set once content was everything the source wanted, in this run. fresh is set if nothing can run from the source since before
+	// this run.
 	whole, fresh bool
-	// asked says that a request has been made in this run.
+	// asked is set once a request has been made in this run.
 	asked bool
-	// good is the hash of the answer in effect, bad that of the last one refused as a whole; badErr says why.
+	// good is the hash of the accepted answer, bad that of the last one refused as a whole; badErr is the reason.
 	good, bad [sha256.Size]byte
 	badErr    error
 	// seen belongs to the answer in effect.
 	seen Validators
-	// signed says that answers have versions.
+	// signed is set if answers have versions.
 	signed bool
-	// loaded says that the copy on disk has been looked at. copied is when the answer in effect was received, as long as
-	// that is known from the copy only; zero else.
+	// loaded is set once the copy on disk has been read. copied is when the accepted answer was received, while that is known from the copy
+	// only; otherwise zero.
 	loaded bool
 	copied time.Time
 	age    string
-	// kept is what is on disk, unkept what should be; copyErr says what is wrong with the copy.
+	// kept is the hash of the copy on disk, unkept of the one that should be there; copyErr is why it is not.
 	kept    [sha256.Size]byte
 	unkept  *Kept
 	copyErr error
-	// version is that of the answer in effect, highest that of all that were accepted, raised what of that is on disk;
-	// versionErr says what is wrong with it there.
+	// version is that of the accepted answer, highest the maximum of all accepted ones, raised the part of it that is stored on disk;
+	// versionErr is why storing failed.
 	version, highest, raised uint64
 	versionErr               error
 	// failures counts requests in a row that did not give a valid answer; later is the pause the place asked for.
@@ -317,7 +317,7 @@ func (s *Remote) know(whole bool) {
 	s.set.Unread = !s.whole && !s.fresh
 }
 
-// doubt notes whether the place may want more than what is known, by the outcome of a request.
+// doubt notes, by the result of a request, whether the source may want more than is known.
 func (s *Remote) doubt(err error) {
 	var refused *Refusal
 	switch {
@@ -397,7 +397,7 @@ func sumOf(parts ...[]byte) [sha256.Size]byte {
 	return [sha256.Size]byte(h.Sum(nil))
 }
 
-// Prompt says that there is a copy of the last good answer to begin with.
+// Prompt reports whether a copy of the last good answer can be used at once.
 func (s *Remote) Prompt() bool { return s.cfg.Copy != nil && s.cfg.Copy.exists() }
 
 func (c *Copy) exists() bool {

@@ -14,8 +14,7 @@ import (
 	"monopod/watcher"
 )
 
-// restore makes the copy on disk what counts, once. found says whether there was something to tell about, err is what
-// to say of it.
+// restore loads the copy on disk, once. found reports whether there was something to report, err what was wrong with it.
 func (s *Remote) restore() (found bool, err error) {
 	if s.loaded || s.cfg.Copy == nil {
 		return false, nil

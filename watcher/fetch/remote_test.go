@@ -134,7 +134,7 @@ func TestWhatMayBeRemovedWhileAnObjectIsBadFromTheBeginning(t *testing.T) {
 	}
 }
 
-// What a source may want besides what is known of it matters for the pods of sources that are no more.
+// Whether a source may want more than is known matters for the pods of sources that no longer exist.
 func TestASourceSaysWhetherAllOfItIsKnown(t *testing.T) {
 	good, bad := text(podYAML("a", "v1")), text(podYAML("a", "v1")+strings.Replace(podYAML("b", "v1"), "image:", "imige:", 1))
 	kept := func(t *testing.T) string {

@@ -9,9 +9,9 @@ import (
 // sifted is what counts after an answer that is not valid as a whole.
 type sifted struct {
 	content manifests.Content
-	// held says that something of it comes from earlier answers.
+	// held is set if some of the content comes from earlier answers.
 	held bool
-	// whole says that nothing can be missing from content that an earlier answer had.
+	// whole is set if content lacks nothing that an earlier answer had.
 	whole bool
 }
 
@@ -43,7 +43,7 @@ func sift(was, now *manifests.Content, problems []*manifests.Error) sifted {
 	return out
 }
 
-// misnamed says that the name is the mistake, so that another object may be meant.
+// misnamed reports whether the error is in the name, so that another object may be meant.
 func misnamed(e *manifests.Error) bool {
 	return strings.HasSuffix(e.Field, "metadata.name") || strings.HasSuffix(e.Field, "metadata.namespace")
 }

@@ -94,7 +94,7 @@ func TestAnObjectWithAProblemKeepsItsContentAndTheOthersChange(t *testing.T) {
 		// bad are the objects with problems; "?" is one whose name is not known.
 		bad  string
 		want string
-		// held says that something old counts, uncertain that something may be missing.
+		// held is set if an earlier object counts, uncertain if something may be missing.
 		held, uncertain bool
 	}{
 		{name: "nothing is wrong", was: "a=1 b=1", now: "b=2 c=1", want: "b=2 c=1"},

@@ -85,8 +85,7 @@ func (t *trustFiles) transport(authorities, cert, key []byte) (*http.Transport, 
 	return out, nil
 }
 
-// explain makes the error of a request one that does not change with the time of day, and says what to do where that is
-// not the server's part.
+// explain makes the error of a request independent of the time of day, and adds advice where the client is at fault.
 func (f *httpFetcher) explain(err error) error {
 	invalid, ok := errors.AsType[x509.CertificateInvalidError](err)
 	if !ok || invalid.Reason != x509.Expired || invalid.Cert == nil {

@@ -19,7 +19,7 @@ type graces struct {
 	// loss is for files that are gone. It counts from the last loss in the directory, so that a directory that is
 	// being removed file by file is seen as removed and not as emptied; longestLoss bounds that.
 	loss, longestLoss time.Duration
-	// aside is for files renamed to a name that is not read: an editor's backup, or somebody's x.yaml.off.
+	// aside is for files renamed to a name that is not read: an editor's backup, or x.yaml.off.
 	aside time.Duration
 	// replaced is for files missing from a directory that took the place of another one: it may still be being filled.
 	replaced time.Duration
@@ -68,7 +68,7 @@ func (s *Source) miss(now time.Time, l listing) {
 	}
 }
 
-// gone says that the input is missing from its directory.
+// gone reports whether the input is missing from its directory.
 func (in *input) gone() bool { return !in.missing.since.IsZero() }
 
 // deadline is when a missing input is forgotten.
@@ -81,8 +81,8 @@ func (s *Source) deadline(in *input) time.Time {
 	return m.since.Add(m.patience)
 }
 
-// forget drops the inputs that have been missing for long enough. now is when the listing began that did not have
-// them: a look that is held up must not let the grace run out while nobody looks.
+// forget drops the inputs that have been missing for long enough. now is the start of the listing that did not contain them: a scan that is
+// delayed must not use up their grace period.
 func (s *Source) forget(now time.Time) {
 	for _, in := range s.absent {
 		if in.gone() && !s.deadline(in).After(now) {
@@ -115,8 +115,8 @@ func (s *Source) due() time.Time {
 	return due
 }
 
-// unmounted says that l is the empty directory under a mount point whose file system is gone. It says nothing about
-// the manifests.
+// unmounted reports whether l is the empty directory under a mount point whose file system is gone. Such a listing carries no information
+// about the manifests.
 func (s *Source) unmounted(l listing) bool {
 	return s.read && len(s.inputs) > 0 && len(l.files) == 0 &&
 		l.site.real == s.site.real && l.site.mount != s.site.mount

@@ -88,7 +88,7 @@ func (s *Source) withPlaces(reports []model.Input) []model.Input {
 	return reports
 }
 
-// deafness says why changes are seen late, and what to do about it.
+// watchWarning returns why changes are noticed late, and what to do about it.
 func deafness(cfg *Config, err error) string {
 	line := fmt.Sprintf("%s: changes are only seen every %v: %v", cfg.Path, cfg.CheckFrequency, err)
 	switch {

@@ -29,7 +29,7 @@ type Config struct {
 	Name string
 	// Path is a directory or a file. It is taken literally, metacharacters mean nothing.
 	Path string
-	// CheckFrequency is how often everything is looked at even without an event; 0 means 20 s.
+	// CheckFrequency is the interval of full scans, which need no event; 0 means 20 s.
 	CheckFrequency time.Duration
 	// Load turns a file into pods.
 	Load watcher.Loader
@@ -56,13 +56,13 @@ type Source struct {
 	absent []*input
 	// calls are those to file systems that do not answer.
 	calls *calls
-	// restless are the inputs that are to be looked at again although no event may tell of them.
+	// rechecks are the inputs to read again although no event may announce their change.
 	restless map[string]*input
 	// listedAt is when the directory was last listed; zero: what it holds is not known.
 	listedAt time.Time
-	// distinct says that no two inputs contribute something of the same name, as of the last Set.
+	// distinct is set if no two inputs of the last Set contributed objects of the same name.
 	distinct bool
-	// read says that the path was listed at least once; site is where that was.
+	// read is set once the path has been listed; site is where that was.
 	read   bool
 	single bool
 	site   site
@@ -122,8 +122,7 @@ func (s *Source) Run(ctx context.Context, out chan<- watcher.Set) error {
 	}
 }
 
-// Between two looks lies at least minGap, or what the last look took if that is more: a burst of events costs no more
-// than half a core.
+// Two scans are at least minGap apart, or as long as the last scan took if that is more: a burst of events costs no more than half a core.
 const (
 	minGap = time.Millisecond
 	maxGap = 200 * time.Millisecond
@@ -155,7 +154,7 @@ func (s *Source) sleep(ctx context.Context, r rest) bool {
 	return true
 }
 
-// pass looks at everything once, reads what changed, and says what there is now and when to look again.
+// pass scans everything once, reads what changed, and returns the new Set and the time of the next scan.
 func (s *Source) pass() (watcher.Set, rest) {
 	defer s.hold()()
 	start := time.Now()
@@ -164,7 +163,7 @@ func (s *Source) pass() (watcher.Set, rest) {
 	return s.conclude(start)
 }
 
-// again is a pass that looks at no more than it must: it is what an edit of one file of thousands costs.
+// again is a pass that reads as little as possible: an edit of one file among thousands costs one file.
 func (s *Source) again() (watcher.Set, rest) {
 	defer s.hold()()
 	start := time.Now()
@@ -205,7 +204,7 @@ func (s *Source) lookAtAll(start time.Time, h heard) {
 	s.forget(start) // what is still missing from a listing made after its grace
 }
 
-// conclude says what there is after a look that began at start, and when to look again.
+// conclude returns the Set after a scan that began at start, and the time of the next one.
 func (s *Source) conclude(start time.Time) (watcher.Set, rest) {
 	now := time.Now()
 	r := rest{earliest: min(max(minGap, now.Sub(start)), maxGap), latest: s.cfg.CheckFrequency}
@@ -314,7 +313,7 @@ func (s *Source) readIn(path string, force force) (contents, error) {
 	return within(s.calls, path, func() (contents, error) { return readFile(path, force) })
 }
 
-// adopt makes the input of a new path. If a file of another name was moved there, what is known of it goes along.
+// adopt creates the input of a new path. If a file of another name was moved there, its state is kept.
 func (s *Source) adopt(c candidate) *input {
 	for _, in := range s.absent {
 		if in.known && in.id.sameFile(c.id) {
@@ -325,5 +324,5 @@ func (s *Source) adopt(c candidate) *input {
 	return &input{source: s.cfg.Name, path: c.path}
 }
 
-// Prompt says that the first Set does not wait for anybody.
+// Prompt reports that the first Set needs no waiting.
 func (s *Source) Prompt() bool { return true }

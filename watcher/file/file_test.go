@@ -16,7 +16,7 @@ import (
 	"monopod/watcher/watchertest"
 )
 
-// Each case starts from a directory with x.yaml = "pod x v1", does something, and says what must come of it.
+// Each case starts from a directory with x.yaml = "pod x v1", changes it, and checks the result.
 func TestFileSourceFollowsItsDirectory(t *testing.T) {
 	const start = "x=v1@x.yaml"
 	tests := []struct {

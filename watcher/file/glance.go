@@ -11,11 +11,11 @@ import (
 type heard struct {
 	// dirty are the paths that have changed.
 	dirty map[string]bool
-	// lost says that events were lost: anything may have changed.
+	// lost is set if events were lost: anything may have changed.
 	lost bool
 }
 
-// hear takes what was told since the last call.
+// drain returns the events since the last call.
 func (s *Source) hear() heard {
 	if s.notify == nil {
 		return heard{}
@@ -33,9 +33,8 @@ func (h *heard) add(more heard) {
 	maps.Copy(h.dirty, more.dirty)
 }
 
-// glance looks at no more than the files that have changed or are to be looked at again. ok is false when the path must be
-// listed: when events do not tell everything, when it was last listed too long ago, and when anything has changed but the
-// content of manifests, and that new ones have come.
+// changedFiles returns the files that changed or are due to be read again. ok is false if the path must be listed: when events may be
+// incomplete, when the last listing is too old, and when anything but the content or the appearance of manifests has changed.
 func (s *Source) glance(now time.Time, h heard) (files []candidate, ok bool) {
 	if h.lost || len(h.dirty) == 0 && !s.awaited(now) || !s.overseen(now) {
 		return nil, false
@@ -64,14 +63,14 @@ func (s *Source) glance(now time.Time, h heard) (files []candidate, ok bool) {
 	return files, true
 }
 
-// overseen says that events tell of all that has changed since the last listing: of a directory, not long ago, of which
-// nothing was missing. Where several files change as one, the events of some of them may be on their way.
+// tracked reports whether events cover all changes since the last listing: the path is a directory, the listing is recent, and no input was
+// missing. Where several files change as one, the events of some may still be on their way.
 func (s *Source) overseen(now time.Time) bool {
 	return s.notify != nil && s.deaf == nil && !s.single && s.cfg.Whole == nil && now.Sub(s.listedAt) < s.cfg.CheckFrequency && len(s.absent) == 0 &&
 		identifySite(s.site.real) == s.site
 }
 
-// awaited says that there is an input whose time has come to be looked at again.
+// due reports whether an input is due to be read again.
 func (s *Source) awaited(now time.Time) bool {
 	for _, in := range s.restless {
 		if next := in.writing.next; !next.IsZero() && !next.After(now) {
@@ -81,7 +80,7 @@ func (s *Source) awaited(now time.Time) bool {
 	return false
 }
 
-// plain says that path, in dir, is that of a manifest by its name, and not on the way to another file.
+// plain reports whether path, in dir, is a manifest by its name and not part of the way to another file.
 func (n *notifier) plain(dir, path string) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -89,7 +88,7 @@ func (n *notifier) plain(dir, path string) bool {
 	return filepath.Dir(path) == dir && classify(name) == manifest && !n.interests[dir].names[name]
 }
 
-// candidate looks at a manifest in the directory. ok is false if it is not a file that is there.
+// candidate inspects one manifest in the directory. ok is false if it is not an existing file.
 func (s *Source) candidate(name string) (c candidate, ok bool) {
 	c = candidate{path: filepath.Join(s.cfg.Path, name), real: filepath.Join(s.site.real, name)}
 	info, err := os.Lstat(c.real)

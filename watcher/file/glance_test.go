@@ -35,7 +35,7 @@ func manyFiles(t *testing.T, n int) (*Source, *watchertest.LineLoader) {
 	return src, loader
 }
 
-// told waits until the source has been told of changes of so many paths.
+// awaitEvents waits until the source has received events for that many paths.
 func told(t *testing.T, s *Source, paths int) {
 	t.Helper()
 	deadline := time.Now().Add(watchertest.Patience)
@@ -153,7 +153,7 @@ func TestAFileThatIsNotSettledIsReadAgainAlsoWhenAnotherChanges(t *testing.T) {
 	}
 }
 
-// The reports on many inputs of which each has a conflict are made in one go.
+// Reports on many inputs that all have a conflict are created in one go.
 func TestAllOfASourceMayBeDefinedByAnother(t *testing.T) {
 	const n = 200
 	var first, second watcher.Set

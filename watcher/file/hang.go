@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// longestCall is how long is waited for a file system. One that is local takes microseconds; one whose server is gone never answers,
-// and no signal ends the call.
+// longestCall is the timeout of a file system call. A local one takes microseconds; one whose server is gone never returns, and no signal
+// ends it.
 const longestCall = 2 * time.Second
 
 // hangError reports a file system that does not answer.

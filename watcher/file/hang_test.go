@@ -14,7 +14,7 @@ import (
 	"monopod/watcher/watchertest"
 )
 
-// A call that does not return is waited for once; the path is looked at again when it has returned.
+// A call that hangs blocks one scan only. The path is read again once the call has returned.
 func TestACallThatHangsIsWaitedForOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCalls()

@@ -31,9 +31,9 @@ type input struct {
 
 	verdict model.InputState
 	reasons []string
-	// trouble says why it cannot be read now.
+	// trouble is why it cannot be read now.
 	trouble []string
-	// known says that content is what it held at least once in this run.
+	// known is set once content was read in this run.
 	known   bool
 	content manifests.Content
 	// contributed are the names in content, kept because every Set names them.
@@ -57,8 +57,8 @@ type writing struct {
 	pause time.Duration
 }
 
-// How often and how long an input that is open for writing is looked at. Its content is taken as it is after
-// writerPatience without a change: somebody may keep it open for ever.
+// Recheck intervals of an input that is open for writing. Its content is accepted after writerPatience without a change, because a process
+// may keep it open forever.
 const (
 	firstWritePause = time.Millisecond
 	lastWritePause  = 100 * time.Millisecond
@@ -67,7 +67,7 @@ const (
 	quietWrite = time.Second
 )
 
-// wait notes that the input, seen as id, is not to be believed yet at now, and returns for how long it has not changed.
+// wait notes that the input, seen as id, is not trusted yet at now. Returns the time since its last change.
 func (in *input) wait(now time.Time, id identity) time.Duration {
 	w := &in.writing
 	if w.since.IsZero() || w.id != id {
@@ -112,7 +112,7 @@ func (in *input) settle(c contents) {
 	in.id, in.stable, in.trouble, in.writing = c.id, c.stable, nil, writing{}
 }
 
-// loses says that a pod or object of old is missing from now.
+// loses reports whether a pod or object of old is missing from now.
 func loses(old, now *manifests.Content) bool {
 	there := make(map[manifests.Key]bool, len(now.Pods))
 	for _, p := range now.Pods {
@@ -171,7 +171,7 @@ func movedObjects(objects []*manifests.Object, path string) []*manifests.Object 
 	return out
 }
 
-// report says how the input is at now. ok is false as long as there is nothing to say about a new file.
+// report returns the state of the input at now. ok is false while nothing is known about a new file.
 func (in *input) report(now time.Time) (r model.Input, ok bool) {
 	state, reasons := in.verdict, in.reasons
 	if len(in.trouble) > 0 {

@@ -33,8 +33,8 @@ func podWith(name, image, line string) string {
 	return "apiVersion: v1\nkind: Pod\nmetadata: {name: " + name + "}\nspec:\n  containers:\n  - name: c\n    image: " + image + "\n" + line
 }
 
-// TestWhatAKubeletDoesToItsDirectoryIsTurnedAround has what docs/field-notes.md lists: a directory with two pods that run, and
-// what somebody does to it. The loss of a file is believed at once here: no grace is what keeps the pods.
+// TestWhatAKubeletDoesToItsDirectoryIsTurnedAround has the cases of docs/field-notes.md: a directory with two running pods, and what
+// happens to it. There is no grace period here: the loss of a file counts at once, and the pods must survive for other reasons.
 func TestWhatAKubeletDoesToItsDirectoryIsTurnedAround(t *testing.T) {
 	const both = "other=o:1 web=w:1"
 	web := podWith("web", "w:1", "")
@@ -44,7 +44,7 @@ func TestWhatAKubeletDoesToItsDirectoryIsTurnedAround(t *testing.T) {
 	tests := []struct {
 		name string
 		do   func(h watchertest.Hand)
-		// pods are wanted afterwards, and says is said about the rest.
+		// pods are desired afterwards, and says is part of the reports.
 		pods string
 		says []string
 	}{

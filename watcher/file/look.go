@@ -14,7 +14,7 @@ type candidate struct {
 	// path is the name under the configured path, real the file behind it.
 	path, real string
 	id         identity
-	// err says why it cannot be followed.
+	// err is why it cannot be followed.
 	err error
 }
 
@@ -35,7 +35,7 @@ type listing struct {
 	files  []candidate
 	// ignored maps paths that are not read to the reason.
 	ignored map[string]string
-	// err says that nothing is known about the content now.
+	// err is set while the content is unknown.
 	err error
 
 	calls *calls
@@ -48,8 +48,7 @@ var (
 	errDangling    = errors.New("a link on the way leads nowhere")
 )
 
-// survey lists path. What to watch for changes is added to want, also when it cannot be read. single tells that path
-// was one file when last seen.
+// survey lists path. Adds the paths to watch to want, even if reading fails. single is set if path was a single file when last seen.
 func survey(path string, single bool, want interests, calls *calls) listing {
 	r, err := trace("/", path)
 	want.follow(r.hops)

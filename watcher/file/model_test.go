@@ -20,7 +20,7 @@ type modelFile struct {
 	text string
 	// broken is what the refusal must say; empty when the text is good.
 	broken string
-	// lastGood is the text whose pods count; known says that there was one.
+	// lastGood is the text whose pods count; known is set if there was one.
 	lastGood string
 	known    bool
 }
@@ -42,7 +42,7 @@ func (m *directory) pick(of []string) string { return of[m.rng.IntN(len(of))] }
 
 var modelNames = []string{"a.yaml", "b.yml", "c.json", "d.yaml", "e.yaml"}
 
-// text makes content nobody has written before: a pod of its own and one to three of six, or nonsense.
+// text creates new content: a pod of its own and one to three of six, or nonsense.
 func (m *directory) text() (text, broken string) {
 	m.n++
 	if m.rng.IntN(4) == 0 {
@@ -146,7 +146,7 @@ func (m *directory) pods() string {
 	return strings.Join(all, " ")
 }
 
-// agrees says whether a set is what the model expects.
+// agrees reports whether a set is what the model expects.
 func (m *directory) agrees(set watcher.Set) bool {
 	if set.Unread || watchertest.Content(set.Pods) != m.pods() {
 		return false

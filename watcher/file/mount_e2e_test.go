@@ -78,7 +78,7 @@ func TestAFileSystemThatGoesAwayRemovesNothing(t *testing.T) {
 	}
 }
 
-// A source is told nothing by inotify about a mount over its directory; the periodic read notices.
+// inotify does not report a mount over the directory; the periodic scan finds it.
 func TestAMountOverTheDirectoryIsFollowed(t *testing.T) {
 	needRoot(t)
 	dir := filepath.Join(t.TempDir(), "manifests")

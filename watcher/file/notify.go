@@ -38,11 +38,10 @@ func (in interests) follow(hops []hop) {
 	}
 }
 
-// notifier wraps fsnotify: it watches a changing set of directories and collects the paths that changed. All
-// methods but collect belong to the goroutine of the Source.
+// notifier wraps fsnotify: it watches a changing set of directories and collects the paths that changed. All methods but collect belong to
+// the goroutine of the Source.
 //
-// The extra goroutine exists because fsnotify may hold its lock while it hands over an error: whoever receives
-// must not be the one who adds watches.
+// fsnotify may hold its lock while it delivers an error, so the receiver must not be the goroutine that adds watches: hence the extra one.
 type notifier struct {
 	fs *fsnotify.Watcher
 	// ids says which directory was behind a path when its watch was made.
@@ -54,7 +53,7 @@ type notifier struct {
 	mu        sync.Mutex
 	interests interests
 	dirty     map[string]bool
-	// lost says that events were lost: anything may have changed.
+	// lost is set if events were lost: anything may have changed.
 	lost bool
 }
 
@@ -110,7 +109,7 @@ func (n *notifier) note(ev fsnotify.Event) {
 	}
 }
 
-// concern says whether a change of path matters.
+// concern reports whether a change of path matters.
 func (in interests) concern(path string) bool {
 	if _, ok := in[path]; ok { // the directory itself was removed, renamed or got other permissions
 		return true
@@ -139,7 +138,7 @@ func (n *notifier) take() (dirty map[string]bool, lost bool) {
 	return dirty, lost
 }
 
-// watch makes the watches equal to want. It says whether one was added: what was seen before that may be stale.
+// watch makes the watches equal to want. Reports whether one was added, so that earlier observations may be stale.
 func (n *notifier) watch(want interests) (added bool, err error) {
 	current := want.resolve()
 	n.mu.Lock()

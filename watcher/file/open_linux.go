@@ -24,8 +24,8 @@ var (
 	errTooLarge     = fmt.Errorf("larger than %d MiB", watcher.MaxInput>>20)
 )
 
-// identity tells whether a file may have changed since it was read, without reading it. ctime is in it because
-// nobody can set it back: a rewrite that keeps size and mtime still changes it.
+// identity detects that a file may have changed since it was read, without reading it. ctime is part of it because it cannot be set: a
+// rewrite that preserves size and mtime still changes it.
 type identity struct {
 	fileID
 	size         int64
@@ -35,8 +35,8 @@ type identity struct {
 // fileID names a file on this machine, whatever its paths.
 type fileID struct{ dev, ino uint64 }
 
-// sameFile says that id and o are one file under two names. A rename changes ctime only; size and mtime are compared
-// because a new file often gets the inode number of the one just removed.
+// sameFile reports whether id and o are one file under two names. A rename changes ctime only. Size and mtime are compared because a new
+// file often gets the inode number of the one just removed.
 func (id identity) sameFile(o identity) bool {
 	return id.fileID == o.fileID && id.size == o.size && id.mtime == o.mtime
 }
@@ -56,7 +56,7 @@ func identify(info fs.FileInfo) identity {
 // changed again without another ctime, so it is read once more when next looked at.
 const tick = 50 * time.Millisecond
 
-// settled says that id can only stay the same as long as the content does, when read at now.
+// settled reports whether an identity read at now cannot stay the same when the content changes.
 func (id identity) settled(now time.Time) bool { return now.Sub(time.Unix(0, id.ctime)) > tick }
 
 // contents is a file as it was read.
@@ -64,7 +64,7 @@ type contents struct {
 	data []byte
 	sum  [sha256.Size]byte
 	id   identity
-	// stable says that id belongs to exactly this data.
+	// stable is set if id belongs to exactly this data.
 	stable bool
 }
 
@@ -108,8 +108,8 @@ func readAll(r io.Reader, expected int64) ([]byte, error) {
 	return b.Bytes(), err
 }
 
-// openUnnoticed opens a file, or a directory, to read it without its time of access being written to disk, which would be one
-// more write after each change. Who does not own it, and is not root, may not ask for that.
+// openUnnoticed opens a file or directory with O_NOATIME, which saves a disk write after each change. The kernel allows that to the owner
+// and to root only.
 func openUnnoticed(path string, flags int) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOATIME|flags, 0)
 	if errors.Is(err, unix.EPERM) {
@@ -130,7 +130,7 @@ func readDir(path string) ([]fs.DirEntry, error) {
 	return entries, err
 }
 
-// force says what readFile does with a file that is open for writing.
+// force selects what readFile does with a file that is open for writing.
 type force int
 
 const (
@@ -138,11 +138,11 @@ const (
 	readAnyway
 )
 
-// beingWritten says whether any process has f open for writing. The kernel grants a read lease only when none has;
-// the lease is given back at once (a writer that opens the file in between waits for these microseconds). Where
-// leases do not exist or are not ours to take the answer is no.
+// beingWritten reports whether any process has f open for writing. The kernel grants a read lease only if none has; the lease is released
+// at once, and a writer that opens the file meanwhile waits for these microseconds. Where leases do not exist or are not permitted, it
+// returns false.
 //
-// Without this a manifest that is written in pieces would run in pieces: the first half of a pod is often a valid pod.
+// Without this check a manifest that is written in pieces would run in pieces: the first half of a pod is often a valid pod.
 func beingWritten(f *os.File) bool {
 	_, err := unix.FcntlInt(f.Fd(), unix.F_SETLEASE, unix.F_RDLCK)
 	if err != nil {
@@ -152,8 +152,8 @@ func beingWritten(f *os.File) bool {
 	return err != nil
 }
 
-// remote says that f is on a network file system: NFS and SMB grant leases only when the server happened to
-// delegate the file, so a refusal says nothing about writers.
+// remote reports whether f is on a network file system. NFS and SMB grant leases only for files that the server delegated, so a refusal
+// there does not imply a writer.
 func remote(f *os.File) bool {
 	var st unix.Statfs_t
 	if unix.Fstatfs(int(f.Fd()), &st) != nil {

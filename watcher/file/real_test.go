@@ -99,8 +99,7 @@ func TestAManifestWrittenLineByLineRunsOnlyWhole(t *testing.T) {
 	}
 }
 
-// A script that opens the file for each line cannot be told from somebody who edits it line by line. Nothing goes
-// away in between all the same.
+// A script that opens the file for each line looks like an editor that saves after each line. No pod may disappear in between.
 func TestAManifestAppendedLineByLineTakesNothingAway(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "pair.yaml")

@@ -20,7 +20,7 @@ type hop struct{ dir, name string }
 // they hardly ever change, and directories like / or /var are busy.
 type route struct {
 	hops []hop
-	// real is the path without symbolic links, info what is there; both are only set without an error.
+	// real is the path without symbolic links, info its stat; both are set only if err is nil.
 	real string
 	info fs.FileInfo
 }

@@ -1,8 +1,7 @@
-// Package signature says who vouches for the manifests of a source: it checks the bytes of an answer, before anything of
-// them is parsed, against the public keys of that source.
+// Package signature authenticates the manifests of a source: it verifies the bytes of an answer with the public keys of that source before
+// anything is parsed, and owns the formats of keys, signatures and versions.
 //
-// It owns the formats of keys, signatures and versions. What becomes of an answer is not its business, nor which versions
-// were there before.
+// It must not decide which answer is used, and does not know which versions came before.
 package signature
 
 import (
@@ -31,7 +30,7 @@ const (
 // Kinds returns all of them.
 func Kinds() []string { return []string{Minisign, DSSE} }
 
-// Config says who may vouch for a source. One signature by one of the keys is enough.
+// Config lists the keys of a source. One signature by one of the keys is enough.
 type Config struct {
 	// Kind is one of Kinds.
 	Kind string
@@ -41,7 +40,7 @@ type Config struct {
 	KeyFiles []string
 }
 
-// Detached says that the signature does not come in the answer.
+// Detached reports whether the signature is not part of the answer.
 func (c Config) Detached() bool { return c.Kind == Minisign }
 
 // Verify checks an answer with the signature that came apart from it, if any. It returns the manifests in the answer, and
@@ -66,7 +65,7 @@ func (c Config) Verify(body, detached []byte) (payload []byte, version uint64, e
 	return openEnvelope(keys, body)
 }
 
-// CheckKey says what is wrong with a public key.
+// CheckKey returns an error if text is not a valid public key.
 func CheckKey(kind, text string) error {
 	var err error
 	if kind == Minisign {

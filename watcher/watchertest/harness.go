@@ -224,7 +224,7 @@ func Must(tb testing.TB, err error) {
 	}
 }
 
-// IsErrno says whether err is want; no error is nil.
+// IsErrno reports whether err is want; a nil error is nil.
 func IsErrno(err, want error) bool {
 	if want == nil {
 		return err == nil
