@@ -7,7 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// IsSidecar says that an init container goes on beside the regular containers: restartPolicy Always.
+// IsSidecar reports whether an init container keeps running beside the regular containers: restartPolicy Always.
 func IsSidecar(c *corev1.Container) bool {
 	return c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways
 }
@@ -51,7 +51,7 @@ func FindContainer(spec *corev1.PodSpec, name string) *corev1.Container {
 	return nil
 }
 
-// UsesVolume says that a container has a volume mounted, or as a device.
+// UsesVolume reports whether a container mounts a volume, or has it as a device.
 func UsesVolume(c *corev1.Container, name string) bool {
 	return slices.ContainsFunc(c.VolumeMounts, func(m corev1.VolumeMount) bool { return m.Name == name }) ||
 		slices.ContainsFunc(c.VolumeDevices, func(d corev1.VolumeDevice) bool { return d.Name == name })

@@ -5,5 +5,5 @@ import "maps"
 // ImageVolume is the key in Pod.Images of a volume that is an image. No container can have such a name.
 func ImageVolume(volume string) string { return "volume/" + volume }
 
-// SameImages says that two pods take the same digests in place of their tags.
+// SameImages reports whether two pods resolve their tags to the same digests.
 func SameImages(a, b *Pod) bool { return maps.Equal(a.Images, b.Images) }

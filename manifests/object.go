@@ -21,7 +21,7 @@ type Content struct {
 	Workloads []*Object
 	// Notes are about fields of accepted documents that have no effect although they look as if they had one, each with its place.
 	Notes []*Error
-	// LeftOut are valid pods and workloads that are not to run: hooks of Helm. Notes says so.
+	// LeftOut are valid pods and workloads that do not run: hooks of Helm. Notes has a line about each.
 	LeftOut []ObjectID
 	// Ignored has a line about the documents that are valid Kubernetes but mean nothing here.
 	Ignored []string
@@ -77,10 +77,10 @@ type Objects struct {
 	byID map[ObjectID]*Object
 	// inOrder is how they were given.
 	inOrder []*Object
-	// storage is what all claims have in common, once somebody has asked for it.
+	// storage is shared by all claims; findStorage fills it in on first use.
 	storage     Refs
 	findStorage sync.Once
-	// byDefault is the PriorityClass of pods that name none, once somebody has asked for it.
+	// byDefault is the PriorityClass of pods that name none; it is found on first use.
 	byDefault           *schedulingv1.PriorityClass
 	findDefaultPriority sync.Once
 }
@@ -154,8 +154,8 @@ func (o *Objects) RuntimeClass(name string) *nodev1.RuntimeClass {
 	return typed[nodev1.RuntimeClass](o, "RuntimeClass", "", name)
 }
 
-// ImmutableEdits returns an error for each object of now that changes an object of old which says that it is
-// immutable, or the handler of a RuntimeClass. Taking such an object away is allowed, and making it anew after that.
+// ImmutableEdits returns an error for each object of now that changes an immutable object of old, or the handler of a RuntimeClass. Such an
+// object may be removed, and created again later.
 func ImmutableEdits(old, now []*Object) []*Error {
 	before := NewObjects(old)
 	var errs []*Error
@@ -184,7 +184,7 @@ func immutable(o *Object) bool {
 	return flag != nil && *flag
 }
 
-// sameHandler compares the handlers of RuntimeClasses, which the API lets nobody change.
+// sameHandler compares the handlers of RuntimeClasses, which the API treats as immutable.
 func sameHandler(a, b *Object) bool {
 	x, ok1 := a.Object.(*nodev1.RuntimeClass)
 	y, ok2 := b.Object.(*nodev1.RuntimeClass)

@@ -13,7 +13,7 @@ import (
 // Platform is what a machine can run, in the words of Go and of Kubernetes: linux, amd64. An empty part is unknown and fits all pods.
 type Platform struct{ OS, Arch string }
 
-// Labels are those that each node has of its platform. Nobody has to configure them.
+// Labels are the platform labels that every node has without configuration.
 func (p Platform) Labels() map[string]string {
 	all := map[string]string{
 		corev1.LabelOSStable: p.OS, "beta.kubernetes.io/os": p.OS, corev1.LabelArchStable: p.Arch, "beta.kubernetes.io/arch": p.Arch,

@@ -1,5 +1,5 @@
-// Package manifests is the vocabulary of what is wanted: Pods and other objects with their origin, errors with their place, and pure
-// questions about them (containers, requests, QoS class, priority, references). manifests/decode makes them from bytes.
+// Package manifests is the vocabulary of desired state: Pods and other objects with their origin, errors with their position, and pure
+// questions about them (containers, requests, QoS class, priority, references). manifests/decode creates them from bytes.
 //
 // It is pure: no clock, no disk, no network, no goroutines. It must not decode or validate, nor know what will run the pods.
 package manifests
@@ -47,8 +47,8 @@ const SourceAPIServer = "apiserver"
 // Bound reports whether an API server has bound the pod to this node: its controllers replace it when it has ended.
 func (o Origin) Bound() bool { return o.Source == SourceAPIServer }
 
-// Pod is one accepted manifest: defaulted, valid, every field of it enforced or harmless.
-// A Pod is immutable: whoever wants to change one makes a DeepCopy of Object first.
+// Pod is one accepted manifest: defaulted and valid, with every field enforced or harmless. It is immutable: make a DeepCopy of Object to
+// change it.
 type Pod struct {
 	Object *corev1.Pod
 	Origin Origin
@@ -78,9 +78,9 @@ type Error struct {
 	// Field is the path as the API server prints it, e.g. spec.containers[0].image.
 	Field string `json:"field,omitempty"`
 	Msg   string `json:"message"`
-	// Hint says what to do about it; may be empty.
+	// Hint is advice on how to fix it; may be empty.
 	Hint string `json:"hint,omitempty"`
-	// Kindless says that the document has no kind: Pod names it, but it need not be a Pod.
+	// Kindless is set if the document has no kind: Pod has its name, but it need not be a Pod.
 	Kindless bool `json:"-"`
 }
 

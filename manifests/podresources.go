@@ -20,7 +20,7 @@ func PodLimits(spec *corev1.PodSpec) corev1.ResourceList {
 	return override(sum, spec.Resources, func(r *corev1.ResourceRequirements) corev1.ResourceList { return r.Limits })
 }
 
-// AllLimited says that the pod itself, or each of its containers, has a limit of the resource.
+// AllLimited reports whether the pod itself, or each of its containers, has a limit of the resource.
 func AllLimited(spec *corev1.PodSpec, name corev1.ResourceName) bool {
 	if spec.Resources != nil && positive(spec.Resources.Limits, name) != nil {
 		return true
@@ -91,7 +91,7 @@ func override(sum corev1.ResourceList, pod *corev1.ResourceRequirements, list fu
 	return sum
 }
 
-// IsDeviceKind says that a resource is a kind of devices (vendor/class) and none of Kubernetes' own.
+// IsDeviceKind reports whether a resource is a kind of devices (vendor/class), outside the domain of Kubernetes.
 func IsDeviceKind(name corev1.ResourceName) bool {
 	vendor, class, ok := strings.Cut(string(name), "/")
 	return ok && class != "" && vendor != "kubernetes.io" && !strings.HasSuffix(vendor, ".kubernetes.io")

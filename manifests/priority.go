@@ -16,18 +16,18 @@ const (
 	HighestPriority = 1000000000
 )
 
-// Priority says how important a pod is: the higher, the earlier it starts, and the later it is stopped or evicted.
+// Priority is the resolved priority of a pod. Pods with a higher one start earlier, and are stopped and evicted later.
 type Priority struct {
 	Value int32
-	// Explicit says that somebody has given it: the pod, its class, or the class that is the default for all.
+	// Explicit is set if the priority comes from the pod, its class, or the default class.
 	Explicit bool
 	// Class is the name of the class it comes from; empty: none.
 	Class string
-	// Preempts says that pods of a lower priority may be stopped to make room for it.
+	// Preempts allows the node to stop pods of lower priority to make room.
 	Preempts bool
 }
 
-// Critical says that the machine, or all that runs on it, needs the pod: as a kubelet judges pods that it got from an API server.
+// Critical reports whether the priority is that of a system class, as a kubelet defines it.
 func (p Priority) Critical() bool { return p.Value >= ClusterCriticalPriority }
 
 // PriorityOf resolves the priority of a pod as the admission plugin of an API server does. A class that does not exist means nothing,
@@ -96,5 +96,5 @@ func priorityClassOf(pod *corev1.Pod, objects *Objects) *schedulingv1.PriorityCl
 // for one of a higher priority.
 const AnnotationProtected = "monopod.dev/protected"
 
-// Protected says that a pod must be neither evicted nor preempted.
+// Protected reports whether a pod must be neither evicted nor preempted.
 func Protected(p *corev1.Pod) bool { return p.Annotations[AnnotationProtected] == "true" }

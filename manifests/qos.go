@@ -59,7 +59,7 @@ func positive(l corev1.ResourceList, name corev1.ResourceName) *resource.Quantit
 	return nil
 }
 
-// declared says that the list names the resource at all, be it zero.
+// declared reports whether the list contains the resource, even with quantity 0.
 func declared(l corev1.ResourceList, name corev1.ResourceName) bool {
 	_, ok := l[name]
 	return ok

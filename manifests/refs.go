@@ -9,8 +9,7 @@ import (
 	schedulingv1 "k8s.io/api/scheduling/v1"
 )
 
-// Refs is the content of the objects that one pod refers to. What does not exist is not in it: whether that is in the
-// way is decided where it is used.
+// Refs is the content of the objects that one pod refers to. It has no entry for a missing object; its users decide what that means.
 type Refs struct {
 	// ConfigMaps, Secrets and Claims by name; all are in the pod's namespace.
 	ConfigMaps map[string]*corev1.ConfigMap
@@ -46,7 +45,7 @@ func (r *Refs) Secret(name string) *corev1.Secret {
 	return r.Secrets[name]
 }
 
-// SameRefs says that two pods refer to the same content.
+// SameRefs reports whether two pods refer to the same content.
 func SameRefs(a, b *Pod) bool { return a.Refs.Same(b.Refs) }
 
 // Same compares by identity: an object that did not change keeps its pointer.
@@ -138,8 +137,8 @@ func (r *Refs) volumeSecret(v *corev1.PersistentVolume, objects *Objects) {
 	}
 }
 
-// WithRefs returns the pod with what it refers to. It is was itself when that is the same pod with the same content
-// already, and pod itself when it refers to nothing: pointers tell whether anything changed.
+// WithRefs returns the pod with the content of its references. It returns was if that is the same pod with the same content, and pod itself
+// if it has no references: pointers show whether anything changed.
 func WithRefs(pod, was *Pod, objects *Objects) *Pod {
 	refs := Resolve(pod.Object, objects)
 	switch {
@@ -151,7 +150,7 @@ func WithRefs(pod, was *Pod, objects *Objects) *Pod {
 	return &Pod{Object: pod.Object, Origin: pod.Origin, Refs: refs, Images: pod.Images}
 }
 
-// pick looks names up and keeps what is there.
+// pick returns the existing objects of these names.
 func pick[T any](names []string, get func(string) *T) map[string]*T {
 	found := map[string]*T{}
 	for _, name := range names {
@@ -185,7 +184,7 @@ func ReferredNames(pod *corev1.Pod) referred {
 	for i := range spec.Volumes {
 		r.volume(&spec.Volumes[i].VolumeSource)
 		if spec.Volumes[i].Ephemeral != nil {
-			// Looked at to see that nobody else has written it.
+			// A claim of that name that was written by hand is a conflict.
 			r.Claims = append(r.Claims, TemplateClaimName(pod, &spec.Volumes[i]))
 		}
 	}
@@ -243,15 +242,14 @@ func (r *referred) environment(c *corev1.Container) {
 	}
 }
 
-// FollowsEdits says that a spec has volumes whose content follows edits, of objects or of the pod itself.
+// FollowsEdits reports whether a spec has volumes whose content follows edits of objects or of the pod itself.
 func FollowsEdits(spec *corev1.PodSpec) bool {
 	return slices.ContainsFunc(spec.Volumes, func(v corev1.Volume) bool {
 		return v.ConfigMap != nil || v.Secret != nil || v.DownwardAPI != nil || v.Projected != nil
 	})
 }
 
-// ReadsOnce says that a container sees content as it was when it was made: variables and subPath mounts do not follow
-// edits.
+// ReadsOnce reports whether a container keeps the content that it started with: variables and subPath mounts do not follow edits.
 func ReadsOnce(c *corev1.Container) bool {
 	return len(c.EnvFrom) > 0 ||
 		slices.ContainsFunc(c.Env, func(e corev1.EnvVar) bool { return e.ValueFrom != nil }) ||

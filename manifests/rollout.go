@@ -13,7 +13,7 @@ import (
 
 // Annotations that say how a changed pod comes into effect.
 const (
-	// AnnotationAutoRollback is "true" or "false": whether a change that fails is taken back.
+	// AnnotationAutoRollback is "true" or "false": whether a change that fails is rolled back.
 	AnnotationAutoRollback = "monopod.dev/auto-rollback"
 	// AnnotationReadyDeadline is a duration: within which a changed pod must be Ready.
 	AnnotationReadyDeadline = "monopod.dev/ready-deadline"

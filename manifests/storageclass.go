@@ -9,11 +9,11 @@ import (
 type StorageClass struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata"`
-	// Provisioner makes the volumes; NoProvisioner: nobody does.
+	// Provisioner creates the volumes; NoProvisioner disables that.
 	Provisioner string `json:"provisioner"`
 	// Parameters are for the provisioner; ours has none.
 	Parameters map[string]string `json:"parameters,omitempty"`
-	// ReclaimPolicy says what becomes of a volume without its claim; nil: it is kept. Kubernetes would delete it.
+	// ReclaimPolicy applies to a volume whose claim was removed; nil keeps it, while Kubernetes would delete it.
 	ReclaimPolicy        *corev1.PersistentVolumeReclaimPolicy `json:"reclaimPolicy,omitempty"`
 	MountOptions         []string                              `json:"mountOptions,omitempty"`
 	AllowVolumeExpansion *bool                                 `json:"allowVolumeExpansion,omitempty"`
@@ -27,7 +27,7 @@ const NoProvisioner = "kubernetes.io/no-provisioner"
 // AnnotationRetain marks claims that a StatefulSet made and wants to be kept without it, or when it gets smaller.
 const AnnotationRetain = "monopod.dev/retain"
 
-// IsDefault says that claims which name no class are of this one.
+// IsDefault reports whether the class is that of claims without a class.
 func (s *StorageClass) IsDefault() bool {
 	const ga, beta = "storageclass.kubernetes.io/is-default-class", "storageclass.beta.kubernetes.io/is-default-class"
 	return s.Annotations[ga] == "true" || s.Annotations[beta] == "true"

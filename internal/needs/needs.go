@@ -71,7 +71,7 @@ func ImagesOf(spec *corev1.PodSpec) []string {
 // imageField finds the images in a document that may not be one.
 var imageField = regexp.MustCompile(`["']?\b(?:image|reference)["']?:[ \t]*["']?([^\s"',}\]]+)`)
 
-// Refused adds the images that a file names that is refused: when it is mended, they are needed.
+// Refused adds the images of a refused file: they are needed as soon as it is fixed.
 func (n *Images) Refused(r model.Input) {
 	if r.State != model.InputRefused || !filepath.IsAbs(r.Input) {
 		return
@@ -85,7 +85,7 @@ func (n *Images) Refused(r model.Input) {
 	}
 }
 
-// ImageService is what is known of and done with the images of a runtime.
+// ImageService reads and manages the images of a runtime.
 type ImageService interface {
 	// List returns all images with the pods that use them.
 	List(ctx context.Context) ([]ctrd.ImageUse, error)
@@ -95,7 +95,7 @@ type ImageService interface {
 	Pull(ctx context.Context, ref string, policy corev1.PullPolicy) (*image.Image, error)
 	// Targets returns the digests that references stand for, with those.
 	Targets(ctx context.Context, refs []string) (map[string][]string, error)
-	// Collect removes images that nobody needs.
+	// Collect removes unused images.
 	Collect(ctx context.Context, c image.Collection) (image.Collected, error)
 	// Remove removes an image by its digest; forced: also one that there is a container with.
 	Remove(ctx context.Context, digest string, forced bool) error

@@ -18,8 +18,8 @@ func Open(root *os.File, name string) (*os.File, error) {
 	return openat2(root, path.Clean("/"+name), 0, unix.RESOLVE_IN_ROOT)
 }
 
-// openat2 opens a place, whose name is what it was asked for by. The kernel sees to it that nobody can move it away meanwhile.
-// os.Root is not used: it opens what it takes for directories, and would wait for the writer of a FIFO or start a device.
+// openat2 opens a path without following what resolve forbids, and keeps the name for messages. The kernel prevents that the file is moved
+// outside meanwhile. os.Root does not fit: it opens FIFOs, which blocks, and devices, which starts them.
 func openat2(dir *os.File, name string, flags int, resolve uint64) (*os.File, error) {
 	how := unix.OpenHow{Flags: uint64(flags) | unix.O_PATH | unix.O_CLOEXEC, Resolve: resolve | unix.RESOLVE_NO_MAGICLINKS}
 	for {
@@ -65,7 +65,7 @@ func FindTarget(root *os.File, to, name string) (Target, error) {
 	return Target{Dir: f, Name: path.Base(clean)}, err
 }
 
-// pathError says of which path the user has named err is.
+// pathError adds the path that the user named.
 func pathError(err error, name string) error {
 	if err == nil {
 		return nil
@@ -79,8 +79,8 @@ func pathError(err error, name string) error {
 // again is a path to what a descriptor stands for, whatever has become of its name.
 func again(f *os.File) string { return "/proc/self/fd/" + strconv.Itoa(int(f.Fd())) }
 
-// kernelMade says whether a file lies on a file system whose files are the kernel's own doing: to read them may wait or change
-// something, to write them is to ask the kernel with our rights for what a container may not.
+// kernelMade reports whether a file is on a pseudo file system such as proc or sysfs. Reading there may block or have effects, and writing
+// would use our privileges for what a container may not do.
 func kernelMade(f *os.File) (bool, error) {
 	var st unix.Statfs_t
 	if err := unix.Fstatfs(int(f.Fd()), &st); err != nil {

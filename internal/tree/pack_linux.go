@@ -14,8 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Pack writes a file, or a directory with all below it, as a stream of tar in which it is called name. What is left out is told
-// to warn, which may be nil. It does not follow links, but from may have come by one.
+// Pack writes a file, or a directory with everything below it, as a tar stream under that name. Skipped files are reported to warn, which
+// may be nil. It does not follow links, although from may have been reached through one.
 func Pack(ctx context.Context, to io.Writer, from *os.File, name string, warn func(string)) error {
 	p := &packer{ctx: ctx, tar: tar.NewWriter(to), buf: make([]byte, chunk), warnings: warnings{tell: warn}}
 	defer p.end()
@@ -37,7 +37,7 @@ type packer struct {
 	warnings
 }
 
-// add adds what f, which need only be a place, stands for, and says whether it was.
+// add adds the file that f, possibly opened with O_PATH, stands for. Reports whether it was added.
 func (p *packer) add(f *os.File, name string, depth int) (bool, error) {
 	if err := p.ctx.Err(); err != nil {
 		return false, err

@@ -1,14 +1,14 @@
-// Package tree makes files and directories a stream of tar and such a stream files and directories again, where neither can
-// be trusted: the places belong to containers, whose processes change them meanwhile, and the streams may come from anywhere.
+// Package tree copies files and directories to a tar stream and back where neither side can be trusted: the directories belong to
+// containers, whose processes change them meanwhile, and the streams come from anywhere.
 //
-// What is read or written is always what a descriptor says that has been looked at before: a regular file, on a file system
-// that is not made by the kernel. Nothing outside the given directory is reached, whatever links there are or come, and
-// what is written in a container is written with the rights of its own process.
+// It reads and writes only through descriptors of files that it has checked: regular files outside pseudo file systems. It must never reach
+// anything outside the given directory, whatever links exist or arrive, and writes in a container with the rights of the container's
+// process.
 //
-// A tree has directories, regular files and symbolic links. Their owners and times are not carried: files belong to who
-// writes them. Devices, sockets and FIFOs are left out.
+// Trees consist of directories, regular files and symbolic links. Owners and times are not copied: files belong to the writer. Devices,
+// sockets and FIFOs are skipped.
 //
-// Goroutines: none, but for the thread of (User).Do.
+// Goroutines: none, except for the thread of (User).Do.
 package tree
 
 import (
@@ -41,13 +41,13 @@ func Name(p string) string {
 	return "."
 }
 
-// warnings passes on what was left out, and gathers the rest in a number.
+// warnings forwards warnings about skipped files, and sums up those beyond maxWarnings.
 type warnings struct {
 	tell func(string)
 	n    int
 }
 
-// maxWarnings is how many are told one by one.
+// maxWarnings bounds the warnings that are reported one by one.
 const maxWarnings = 20
 
 func (w *warnings) addf(format string, args ...any) {

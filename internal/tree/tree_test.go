@@ -166,7 +166,7 @@ func TestATreeComesBackAsItWas(t *testing.T) {
 	if got := look(t, dst); got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
-	// Again, by somebody careful, over what is there.
+	// Once more over existing files, with a user whose umask is strict.
 	warned = nil
 	if err := Unpack(t.Context(), bytes.NewReader(stream), openDir(t, dst), Options{From: "app", To: "renamed", Careful: true, Warn: warn}); err != nil {
 		t.Fatal(err)
@@ -403,8 +403,8 @@ func TestFilesThatTheKernelMakesAreLeftAlone(t *testing.T) {
 	}
 }
 
-// TestATreeThatChangesWhileItIsReadAndWritten: somebody swaps files, links, directories and FIFOs all the time. Whatever
-// comes of it, it ends, and nothing outside is read or written.
+// TestATreeThatChangesWhileItIsReadAndWritten swaps files, links, directories and FIFOs all the time. The copy must end, and must neither
+// read nor write anything outside.
 func TestATreeThatChangesWhileItIsReadAndWritten(t *testing.T) {
 	t.Parallel()
 	top := t.TempDir()
@@ -447,7 +447,7 @@ func TestATreeThatChangesWhileItIsReadAndWritten(t *testing.T) {
 	unharmed(t, top)
 }
 
-// TestRightsOfAUser: what is done has the rights of somebody else, and nobody gets them who comes after.
+// TestRightsOfAUser: the function has the rights of the user, and no later one has them.
 func TestRightsOfAUser(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root")

@@ -23,13 +23,12 @@ type Options struct {
 	// Careful leaves out links that do not stay in their directory, and leaves the modes of files to the umask: for trees from places
 	// that are not trusted, in places that others will use.
 	Careful bool
-	// Warn, which may be nil, hears of what was left out.
+	// Warn is called for each skipped entry; it may be nil.
 	Warn func(string)
 }
 
-// Unpack makes the tree of a stream in a directory, and never touches anything outside that. Files that are there are written
-// anew, in place; links that are there are replaced, but for those within the directory that lead to directories of it.
-// After an error a part of the tree is there.
+// Unpack extracts a stream into a directory and never touches anything outside. Existing files are rewritten in place. Existing links are
+// replaced, except those within the directory that lead to directories of it. After an error a part of the tree exists.
 func Unpack(ctx context.Context, from io.Reader, into *os.File, o Options) error {
 	u := &unpacker{ctx: ctx, into: into, o: o, buf: make([]byte, chunk), warnings: warnings{tell: o.Warn}}
 	defer u.end()
@@ -55,7 +54,7 @@ func Unpack(ctx context.Context, from io.Reader, into *os.File, o Options) error
 	}
 }
 
-// plain is an error without the path that it has, which is said already.
+// plain strips the path from an error that is reported with one.
 func plain(err error) error {
 	if p, ok := errors.AsType[*fs.PathError](err); ok {
 		return p.Err
@@ -79,7 +78,7 @@ type unpacker struct {
 	warnings
 }
 
-// lateMode is that of a directory in which nobody may write who has it.
+// lateMode is the mode of a directory whose owner must not write into it; it is set last.
 type lateMode struct {
 	name string
 	mode fs.FileMode
@@ -147,7 +146,7 @@ func (u *unpacker) add(r io.Reader, h *tar.Header, name string) error {
 	return nil
 }
 
-// isSparse says that a file is larger than what of it is in the stream: a few bytes could fill a disk.
+// isSparse reports whether a file is larger than its part of the stream: a few bytes could fill a disk.
 func isSparse(h *tar.Header) bool {
 	for k := range h.PAXRecords {
 		if strings.HasPrefix(k, "GNU.sparse.") {
@@ -157,7 +156,7 @@ func isSparse(h *tar.Header) bool {
 	return h.Typeflag == tar.TypeGNUSparse
 }
 
-// stays says whether a link leads to something that is not above it.
+// stays reports whether a link target stays at or below the directory of the link.
 func stays(target string) bool {
 	return filepath.IsLocal(target) && path.Clean(target) == strings.TrimSuffix(target, "/")
 }
@@ -221,7 +220,7 @@ func (u *unpacker) leave() {
 	u.parent = nil
 }
 
-// directory makes one. Those that are there stay as they are.
+// directory creates a directory. An existing one is kept as it is.
 func (u *unpacker) directory(name string, mode fs.FileMode) error {
 	if name == "." {
 		return nil
@@ -271,7 +270,7 @@ func (u *unpacker) finish() error {
 	return errors.Join(errs...)
 }
 
-// file writes a file, a new one or one that is there.
+// file writes a file, new or existing.
 func (u *unpacker) file(r io.Reader, base string, mode fs.FileMode) error {
 	f, fresh, err := u.create(base, mode)
 	if err != nil {
@@ -284,8 +283,8 @@ func (u *unpacker) file(r io.Reader, base string, mode fs.FileMode) error {
 	return errors.Join(err, f.Close())
 }
 
-// create opens a regular file for writing: the one that is there, emptied, so that whoever has it mounted sees what is new, else
-// a new one. Anything else of that name, and programs that run, are replaced.
+// create opens a regular file for writing: an existing one, truncated, so that bind mounts of it see the new content, otherwise a new one.
+// Anything else of that name, and running programs, are replaced.
 func (u *unpacker) create(base string, mode fs.FileMode) (f *os.File, fresh bool, err error) {
 	f, err = u.rewrite(base)
 	if f != nil || err != nil && !errors.Is(err, unix.ETXTBSY) && !errors.Is(err, fs.ErrNotExist) {
@@ -301,7 +300,7 @@ func (u *unpacker) create(base string, mode fs.FileMode) (f *os.File, fresh bool
 	return os.NewFile(uintptr(fd), base), true, nil
 }
 
-// rewrite opens a file to write it anew; nil: it is not a regular one.
+// rewrite opens an existing file and truncates it; nil if it is not a regular file.
 func (u *unpacker) rewrite(base string) (*os.File, error) {
 	fd, err := unix.Openat(u.fd(), base, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {

@@ -20,8 +20,8 @@ type User struct {
 // fileCapabilities are those that files ask for.
 const fileCapabilities = 1<<unix.CAP_CHOWN | 1<<unix.CAP_DAC_OVERRIDE | 1<<unix.CAP_DAC_READ_SEARCH | 1<<unix.CAP_FOWNER | 1<<unix.CAP_FSETID
 
-// Do calls what with the rights of the user on a thread of its own, which ends with it: nothing else has these rights, and
-// this has no others. The real user of the thread stays, so that nobody else may send it signals.
+// Do calls what with the rights of the user, on a thread of its own that ends with it, so no other code runs with these rights. The real
+// uid of the thread stays, so that processes of the user cannot send it signals.
 func (u User) Do(what func() error) error {
 	done := make(chan error, 1)
 	go u.onThread(what, done)

@@ -6,15 +6,14 @@ import (
 	"strings"
 )
 
-// Environ returns what a command is told about the pods, as NAME=value:
+// Environ returns the environment variables of the command of a run, as NAME=value:
 //
 //	POD_WEB_IP=10.84.0.2          pod web of namespace default; POD_TEAM_WEB_IP is that of namespace team
 //	POD_WEB_PORT_HTTP=8080        the port named http; one without a name is called by its number
 //	POD_WEB_HOSTPORT_HTTP=40123   the port of this machine that leads to it
 //	POD_WEB_PORT, POD_WEB_HOSTPORT  the first of them
 //
-// Letters are upper case, and what cannot be in the name of a variable is an underscore. An error says that two pods
-// would have the same variables.
+// Letters are upper case, and characters that a name cannot have become underscores. Two pods with the same variables are an error.
 func (r Report) Environ() ([]string, error) {
 	var out []string
 	owner := map[string]string{}

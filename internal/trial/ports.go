@@ -75,7 +75,7 @@ func askedFor(text string) (names []string) {
 	return names
 }
 
-// wants says whether a port is asked for, and notes by which of the names.
+// wants reports whether names contains a port, and records the matching name in found.
 func wants(names []string, p corev1.ContainerPort, found map[string]bool) bool {
 	wanted := false
 	for _, name := range names {

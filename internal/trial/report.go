@@ -12,10 +12,10 @@ import (
 	"monopod/manifests"
 )
 
-// Report is what is told about a run.
+// Report is the result of a run.
 type Report struct {
 	Result Result `json:"result"`
-	// Reason says why the run did not come to pods at all, or what is wrong besides them.
+	// Reason is why the run failed apart from its pods.
 	Reason  string  `json:"reason,omitempty"`
 	Seconds float64 `json:"seconds"`
 	Run     Run     `json:"run"`
@@ -76,7 +76,7 @@ type Pod struct {
 	// Logs are the last lines of its containers, of pods that are not OK.
 	Logs []Log `json:"logs,omitempty"`
 
-	// byOwner says that it is judged with its owner.
+	// byOwner is set if the pod is judged with its owner.
 	byOwner bool
 }
 

@@ -1,8 +1,7 @@
-// Package trial judges pods that somebody waits for, as `monopod once` and `monopod up` do, and reports on them.
+// Package trial judges pods that a command waits for, as `monopod once` and `monopod up` do. It owns the rules of when a pod is up, has
+// finished or has failed, the report with its formats (JSON, JUnit, environment variables), and the ports and subnets of runs.
 //
-// It owns the rules of when a pod is up, has finished or has failed, the report on that with its forms (JSON, JUnit,
-// environment variables), which ports are asked for, and which subnet a run takes. All of it is pure: it is shown pods
-// and a time, and does not know where they come from. It has no goroutines.
+// It is pure and has no goroutines: it is given pods and a time, and must not know where they come from.
 package trial
 
 import (
@@ -35,7 +34,7 @@ const (
 	Failed Result = "failed"
 	// TimedOut is the result of a run some of whose pods were Waiting to the end.
 	TimedOut Result = "timeout"
-	// Interrupted is the result of a run that somebody broke off.
+	// Interrupted is the result of a run that was interrupted.
 	Interrupted Result = "interrupted"
 )
 
@@ -55,7 +54,7 @@ type Rules struct {
 // View is a pod as it is now.
 type View struct {
 	Pod *corev1.Pod
-	// Why is the first thing in the way, as far as that is known.
+	// Why is the first known cause.
 	Why string
 	// Failing are the causes of the steps that failed last and are repeated.
 	Failing []cause.Cause
@@ -95,8 +94,8 @@ func New(rules Rules, began time.Time, pods []*manifests.Pod, workloads []*manif
 	return t
 }
 
-// Look judges what is there at now. jobs says of Jobs, by "namespace/name", that they are "Complete" or have "Failed".
-// next is when to look again without any change; zero: not before there is one.
+// Look judges the pods at now. jobs maps Jobs, by "namespace/name", to "Complete" or "Failed". next is when the result may change without
+// any event; zero: never.
 func (t *Trial) Look(now time.Time, views []View, jobs map[string]string) (r Report, next time.Time) {
 	r = Report{Result: OK, Seconds: seconds(now.Sub(t.began)), Pods: []Pod{}}
 	wake := func(at time.Time) {
@@ -150,7 +149,7 @@ func (r Report) sum() Result {
 	return sum
 }
 
-// Decided says that nothing is waited for any more.
+// Decided reports whether nothing is waited for.
 func (r Report) Decided() bool {
 	return !slices.ContainsFunc(r.Pods, func(p Pod) bool { return !p.byOwner && p.Result == Waiting }) &&
 		!slices.ContainsFunc(r.Workloads, func(w Workload) bool { return w.Result == Waiting })
@@ -158,7 +157,7 @@ func (r Report) Decided() bool {
 
 func seconds(d time.Duration) float64 { return float64(d.Milliseconds()) / 1000 }
 
-// judge says how a pod is doing, and when that may be otherwise without a change of it.
+// judge returns the result of a pod, and when it may change without an event.
 func (t *Trial) judge(now time.Time, v View, jobs map[string]string) (p Pod, again time.Time) {
 	p = describe(v.Pod)
 	p.Result, p.Reason, again = t.result(now, v)
@@ -215,7 +214,7 @@ func (t *Trial) result(now time.Time, v View) (Result, string, time.Time) {
 	return OK, "", time.Time{}
 }
 
-// unready judges a pod that is not Ready; otherwise is the reason of one of which nothing is known.
+// unready judges a pod that is not Ready; otherwise is the reason if none is known.
 func (t *Trial) unready(now time.Time, v View, otherwise string) (Result, string, time.Time) {
 	why, again := t.hopeless(v.Pod), time.Time{}
 	if why == "" {
@@ -227,7 +226,7 @@ func (t *Trial) unready(now time.Time, v View, otherwise string) (Result, string
 	return Waiting, cmp.Or(v.Why, otherwise), again
 }
 
-// imagePatience is how long a registry is asked again that says it has no such image: somebody may be pushing it.
+// imagePatience is the retry period for an image that the registry does not have: a push may be in progress.
 const imagePatience = 20 * time.Second
 
 // denied reports whether the image of a container cannot be pulled because the registry has none, or none for this platform, or does
@@ -245,7 +244,7 @@ func (v View) denied(container string) bool {
 	})
 }
 
-// denials is since when registries have denied images of containers, of which was is what was known at the last look.
+// denials returns since when registries have denied the images of containers; was is the result of the last call.
 func denials(now time.Time, views []View, was map[containerKey]time.Time) map[containerKey]time.Time {
 	denied := map[containerKey]time.Time{}
 	for _, v := range views {
@@ -264,7 +263,7 @@ func denials(now time.Time, views []View, was map[containerKey]time.Time) map[co
 	return denied
 }
 
-// deniedImage says why a pod is not going to have its image, "" while it may; again is when that changes by itself.
+// deniedImage returns why a pod cannot get its image, "" while it may; again is when that changes by itself.
 func (t *Trial) deniedImage(now time.Time, pod *corev1.Pod) (why string, again time.Time) {
 	if t.rules.MaxRestarts < 0 { // everything is waited for
 		return "", time.Time{}
@@ -294,7 +293,7 @@ func statuses(pod *corev1.Pod) []corev1.ContainerStatus {
 	return slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses)
 }
 
-// probed says that a probe stands behind the readiness of each container.
+// probed reports whether each container has a readiness probe.
 func probed(pod *corev1.Pod) bool {
 	return !slices.ContainsFunc(pod.Spec.Containers, func(c corev1.Container) bool { return c.ReadinessProbe == nil })
 }
@@ -329,8 +328,8 @@ func ended(container string, end *corev1.ContainerStateTerminated) string {
 	return text
 }
 
-// hopeless says why a pod that is not ready is not going to be, "" while it may. All documents of a run are there from
-// its start, so what is missing then stays missing.
+// hopeless returns why a pod that is not ready never will be, "" while it may. All documents of a run exist from the beginning, so a
+// missing one stays missing.
 func (t *Trial) hopeless(pod *corev1.Pod) string {
 	for _, c := range statuses(pod) {
 		if w := c.State.Waiting; w != nil {

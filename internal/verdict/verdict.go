@@ -31,15 +31,15 @@ func (v *Verdict) Report(source string) model.Input {
 // StdinName is how messages name the standard input.
 const StdinName = "<stdin>"
 
-// Verdict is what is said about one input.
+// Verdict is the result of checking one input.
 type Verdict struct {
 	File string `json:"file"`
-	// Ignored says that the daemon would not read it either.
+	// Ignored is set if the daemon would not read it either.
 	Ignored bool       `json:"ignored,omitempty"`
 	Pods    []ValidPod `json:"pods"`
 	// Objects are the documents besides pods, like "ConfigMap default/app".
 	Objects []string `json:"objects,omitempty"`
-	// Notes tell of documents that mean nothing here.
+	// Notes are about documents that have no effect here.
 	Notes []string `json:"notes,omitempty"`
 	// Warnings are about what will wait, or works otherwise than in a cluster.
 	Warnings []*manifests.Error `json:"warnings,omitempty"`
@@ -78,7 +78,7 @@ func Outlook(all []*Verdict) {
 	}
 }
 
-// IsManifestName says whether the daemon reads files of this name.
+// IsManifestName reports whether the daemon reads files of this name.
 func IsManifestName(name string) bool {
 	switch filepath.Ext(name) {
 	case ".yaml", ".yml", ".json":

@@ -19,7 +19,7 @@ const (
 // amount is how much the pods of one input are.
 type amount struct{ pods, bytes int }
 
-// add takes more pods in, with a template of a size each, and says what there is too much of: nothing if that is empty.
+// add counts more pods, with a template of a size each. Returns which limit is exceeded, or an empty string.
 func (a *amount) add(pods, size int) string {
 	switch a.pods, a.bytes = a.pods+pods, a.bytes+pods*size; {
 	case a.pods > maxMadePods:
@@ -30,7 +30,7 @@ func (a *amount) add(pods, size int) string {
 	return ""
 }
 
-// countField is the field of a workload that says how many pods there are at once.
+// countField is the field of a workload that sets its number of concurrent pods.
 func countField(obj metav1.Object) string {
 	switch obj.(type) {
 	case *batchv1.Job:

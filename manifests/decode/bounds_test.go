@@ -27,8 +27,7 @@ func repeated(n int, format string) string {
 	return strings.Join(parts, ",")
 }
 
-// Small documents that stand for more than a machine has: each is refused with the field that says so, and costs no more than
-// its size.
+// Small documents can expand to more than a machine has. Each is refused at the field that causes it, at a cost in proportion to its size.
 func TestWhatStandsForTooMuchIsRefusedWithItsField(t *testing.T) {
 	pod := func(container, spec string) string {
 		return `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"p"},"spec":{"containers":[{"name":"c","image":"i"` + container + `}]` + spec + `}}`

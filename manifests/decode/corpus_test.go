@@ -72,8 +72,7 @@ func TestCorpus(t *testing.T) {
 	}
 }
 
-// unregistered says that a document is of a kind that the reference program does not know, so that what it says of it
-// means nothing.
+// unregistered reports whether the kind of a document is unknown to the reference program, whose verdict is meaningless then.
 func unregistered(l *loader) bool {
 	unknown := func(o *manifests.Object) bool { return o.Kind == "RuntimeClass" || o.Kind == "StorageClass" }
 	return len(l.errs) == 0 && (len(l.ignored) > 0 || slices.ContainsFunc(l.content.Objects, unknown))
@@ -102,7 +101,7 @@ func summary(errs []*manifests.Error) string {
 	return "refused: " + strings.Join(slices.Sorted(maps.Keys(reasons)), "; ")
 }
 
-// leniency says how something was read that Kubernetes refuses.
+// leniency describes how input that Kubernetes refuses was read.
 func leniency(notes []*manifests.Error) string {
 	read := make([]string, len(notes))
 	for i, n := range notes {

@@ -23,8 +23,8 @@ import (
 	"monopod/manifests/validate"
 )
 
-// document decodes one document. The way of a good pod is short: one YAML parse, one strict JSON decode, as
-// the API server does them. Only what is something else or has a mistake is looked at in detail.
+// document decodes one document. A good pod takes the short path: one YAML parse and one strict JSON decode, as in an API server. Only
+// other kinds and errors are inspected in detail.
 func (l *loader) document(d document.Document) {
 	it := document.Item{Source: &document.Source{File: l.file, Doc: d}}
 	if !l.next(it) {
@@ -200,8 +200,8 @@ func objectName(m map[string]any, info kinds.Info) string {
 	return name
 }
 
-// podObject decodes a pod with mistakes: each is reported and cut out, and what is left is checked too, so that
-// all problems are seen at once. complaints are what the decoder had to say about it.
+// podObject decodes a pod with errors: each is reported and cut out, and the rest is validated too, so that all problems are reported at
+// once. complaints are the errors of the decoder.
 func (l *loader) podObject(m map[string]any, it document.Item, complaints []error) {
 	twice := it.Duplicates()
 	found := append(explain.Inspect(m, it), twice...)
@@ -269,8 +269,8 @@ func (l *loader) note(notes []*manifests.Error) {
 	l.content.Notes = append(l.content.Notes, notes...)
 }
 
-// mayBeLarge says that an object with very many mappings is a list, whose elements are counted each for itself. Else it takes
-// note of it: as one that means nothing here, or as a mistake.
+// mayBeLarge reports whether an object with very many mappings is a list, whose elements are counted one by one. Any other object is
+// recorded as ignored or as an error.
 func (l *loader) mayBeLarge(data []byte, it document.Item) bool {
 	var t metav1.TypeMeta
 	if kjson.UnmarshalCaseSensitivePreserveInts(data, &t) == nil && isList(t.Kind, t.APIVersion) {
@@ -322,7 +322,7 @@ func (l *loader) notHere(pod *corev1.Pod, it document.Item) []document.Problem {
 	return found
 }
 
-// masked says that a field has been reported already, with the value that was cut out of it.
+// masked reports whether a problem of the field is already known; its value was cut out.
 func masked(path string, found []document.Problem) bool {
 	for _, p := range found {
 		if document.Within(path, p.Path) && p.Path != "" {

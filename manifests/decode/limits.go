@@ -16,20 +16,20 @@ const (
 	maxOwnParts = 20_000
 )
 
-// What is said of some of them.
+// Messages shared by some limits.
 const (
 	tooManyProblems = "there are more than 1000 problems; what is behind them has not been looked at"
 	tooManyObjects  = "there are more than 20000 objects in one input"
 	tooDeep         = "it is more than 4 lists deep in lists"
 )
 
-// next takes note of one more object, and says whether the input has too much of something to look at more of it.
+// next counts one more object and reports whether the input is still within its limits.
 func (l *loader) next(it document.Item) bool {
 	l.objects++
 	return l.bearable(it)
 }
 
-// bearable says that the input has not too much of anything. The first time that it has is a problem.
+// bearable reports whether the input is within its limits. The first excess is recorded as a problem.
 func (l *loader) bearable(it document.Item) bool {
 	msg, hint := tooManyProblems, ""
 	switch {

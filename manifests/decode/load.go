@@ -33,13 +33,12 @@ type Options struct {
 	Author Author
 }
 
-// All decodes, defaults and validates every document of one input, which is YAML or JSON and holds Pods, other
-// objects that pods use, workloads, and PodLists and Lists of them. It returns either all of the input, or nothing and
-// every problem of every document, in document order; Errors takes such an error apart.
+// All decodes, defaults and validates every document of one input. The input is YAML or JSON and contains Pods, workloads, objects that
+// pods use, and Lists of them. All returns either the whole input, or every problem of every document, in document order; manifests.Errors
+// takes that error apart.
 //
-// An input of comments, empty documents or an empty list is valid and has no pods. An input of no bytes, or
-// of white space only, is an error: that is what a power cut or an interrupted copy leaves behind, not what
-// somebody wrote to say "run nothing".
+// An input of comments, empty documents or an empty list is valid and has no pods. An input of no bytes, or of white space only, is an
+// error: a power cut or an interrupted copy leaves it behind, so it does not mean "run nothing".
 func All(file string, data []byte, o Options) (*manifests.Content, error) {
 	c, err := Parts(file, data, o)
 	if err != nil {
@@ -48,9 +47,8 @@ func All(file string, data []byte, o Options) (*manifests.Content, error) {
 	return c, nil
 }
 
-// Parts is All for those who judge object by object: besides the error it returns every object that has no
-// problem. Of two objects with one identity the first is among them. The content is nil when the input cannot be
-// looked at as documents, or is larger, or worse, than anything that somebody means.
+// Parts is All for callers that judge each object by itself: besides the error it returns every object without a problem. Of two objects
+// with one identity the first counts. The content is nil if the input cannot be split into documents, or exceeds a limit.
 func Parts(file string, data []byte, o Options) (*manifests.Content, error) {
 	l := loader{file: file, source: o.Source, policy: o.Policy, author: o.Author, first: map[manifests.ObjectID]int{}}
 	if err := l.checkBytes(data); err != nil {
@@ -87,8 +85,8 @@ type loader struct {
 	content manifests.Content
 	ignored []ignoredKind
 	errs    []*manifests.Error
-	// objects counts documents and elements of lists; over says that there is too much of something. unfolded is how large
-	// documents with aliases are without them.
+	// objects counts documents and elements of lists; over is set once a limit is exceeded. unfolded is the size of documents with their
+	// aliases expanded.
 	objects  int
 	over     bool
 	unfolded int
@@ -204,7 +202,7 @@ func (l *loader) isHook(obj metav1.Object, e *manifests.Error) bool {
 	return true
 }
 
-// claim says whether an identity is free in the input, and else reports e, completed.
+// claim reports whether an identity is free in the input; if it is not, it completes and records e.
 func (l *loader) claim(id manifests.ObjectID, what string, e *manifests.Error) bool {
 	at, twice := l.first[id]
 	if !twice {

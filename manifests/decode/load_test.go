@@ -150,7 +150,7 @@ func TestAPodReloadsFromItsOwnJSON(t *testing.T) {
 	}
 }
 
-// TestAPodIsOneHoweverItsKindIsWritten: JSON may escape each letter, and all that is said of a pod, or wrong with it, is the same.
+// TestAPodIsOneHoweverItsKindIsWritten: JSON may escape each letter; the pod, and the messages about it, stay the same.
 func TestAPodIsOneHoweverItsKindIsWritten(t *testing.T) {
 	for _, rest := range []string{
 		`"metadata":{"name":"p"},"spec":{"containers":[{"name":"c","image":"i"}]}}`,

@@ -83,7 +83,7 @@ type Owned struct {
 	Maker manifests.ObjectID
 }
 
-// Note says so.
+// Note returns the note for the user.
 func (o Owned) Note() *manifests.Error {
 	e := &manifests.Error{File: o.Origin.File, Line: o.Origin.Line, Pod: strings.TrimPrefix(o.ID.String(), o.ID.Kind+" ")}
 	if o.ID.Kind != "Pod" {

@@ -11,8 +11,8 @@ import (
 	"monopod/manifests/schema"
 )
 
-// dropObserved clears what a server or a controller observed about an object and wrote into it. A manifest says what is wanted;
-// what is reported must have been observed here.
+// dropObserved clears what a server or a controller observed about an object. A manifest is desired state; only observations of this
+// machine are reported.
 func dropObserved(obj metav1.Object, a Author) {
 	obj.SetSelfLink("")
 	obj.SetResourceVersion("")

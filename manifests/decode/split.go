@@ -26,13 +26,12 @@ type Document struct {
 	// Canonical is the document as YAML of its own: keys sorted, without comments, anchors and styles. Two documents
 	// that say the same in the same words have the same.
 	Canonical []byte
-	// ownable is what says whether a controller makes it.
+	// ownable has the controller of the document.
 	ownable ownable
 }
 
-// Split takes an input apart into its objects, in their order. Left out are documents of kinds that mean nothing here, and those that a
-// controller of the same input makes.
-// An error tells of everything that cannot be told apart; that the rest is valid is for All to say.
+// Split splits an input into its objects, in their order. It drops documents of ignored kinds, and those whose controller is in the same
+// input. The error covers everything that cannot be split. Split does not validate: All does.
 func Split(file string, data []byte) ([]Document, error) {
 	l := loader{file: file}
 	if err := l.checkBytes(data); err != nil {

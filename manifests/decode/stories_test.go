@@ -15,8 +15,8 @@ import (
 	"monopod/manifests/policy"
 )
 
-// TestStories runs testdata/stories/*.txtar: the comment says what happens, each file is an input of its own, and "verdict" is what
-// becomes of all of them: what runs, what is remarked, what is refused. -update rewrites the verdicts.
+// TestStories runs testdata/stories/*.txtar: the comment describes the case, each file is an input of its own, and "verdict" lists what
+// runs, what is noted and what is refused. -update rewrites the verdicts.
 func TestStories(t *testing.T) {
 	paths, err := filepath.Glob(filepath.Join("testdata", "stories", "*.txtar"))
 	if err != nil || len(paths) < 3 {
@@ -53,7 +53,7 @@ func TestStories(t *testing.T) {
 	}
 }
 
-// storyVerdict says what becomes of an input.
+// storyVerdict describes the result of decoding an input.
 func storyVerdict(name string, data []byte) string {
 	c, err := Parts(name, data, Options{Source: "file"})
 	var lines []string

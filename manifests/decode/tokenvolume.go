@@ -21,8 +21,8 @@ type tokenVolume struct {
 	index int
 }
 
-// defuseTokenVolume finds it and makes an emptyDir of it, so that nothing is wrong with it until it is dropped: problems of other volumes
-// keep their places. A volume of another shape, or one that is mounted elsewhere, was written by somebody.
+// defuseTokenVolume finds the volume and turns it into an emptyDir, so that it causes no errors until it is dropped, and the indexes of
+// other volumes stay. A volume of another shape, or one mounted elsewhere, was written by hand.
 func defuseTokenVolume(s *corev1.PodSpec) tokenVolume {
 	for i := range s.Volumes {
 		v := &s.Volumes[i]
@@ -64,7 +64,7 @@ func onlyAtTokenMount(s *corev1.PodSpec, volume string) bool {
 	return true
 }
 
-// notes says that the volume is dropped.
+// notes returns the note that the volume is dropped.
 func (t tokenVolume) notes(it document.Item) []document.Problem {
 	if t.name == "" {
 		return nil

@@ -41,8 +41,8 @@ func Pod(pod *corev1.Pod) {
 	}
 }
 
-// AppArmor turns the annotations by which AppArmor profiles were named before there were fields into those, as
-// the API server does when a pod is created. The pod is valid: annotations and fields agree.
+// AppArmor turns the annotations that predate the AppArmor fields into those fields, as the API server does when a pod is created. The pod
+// is valid, so annotations and fields agree.
 func AppArmor(pod *corev1.Pod) {
 	for key, value := range pod.Annotations {
 		name, ok := strings.CutPrefix(key, corev1.DeprecatedAppArmorBetaContainerAnnotationKeyPrefix)

@@ -128,7 +128,7 @@ func firstBreak(data []byte) (at, size int) {
 	return at, size
 }
 
-// marker says whether a line is the document marker m, and returns what stands behind it.
+// marker reports whether a line is the document marker m, and returns the rest of the line.
 func marker(line []byte, m string) (rest []byte, ok bool) {
 	rest, ok = bytes.CutPrefix(line, []byte(m))
 	if !ok || len(rest) > 0 && rest[0] != ' ' && rest[0] != '\t' {
@@ -142,8 +142,8 @@ func hasContent(line []byte) bool {
 	return len(line) > 0 && line[0] != '#'
 }
 
-// jsonDocuments takes a document that starts with "{" for JSON, as the API server does: one value, or several
-// behind each other. If it is none, it stays one document and decoding it says what is wrong.
+// jsonDocuments splits a document that starts with "{" into JSON values, as the API server does. If it is not JSON, it stays one document,
+// and decoding it reports the error.
 func jsonDocuments(d Document) []Document {
 	if !bytes.HasPrefix(bytes.TrimLeft(d.Data, jsonSpace), []byte{'{'}) {
 		return []Document{d}

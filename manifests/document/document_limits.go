@@ -59,10 +59,10 @@ func signs(data []byte) int {
 	return n
 }
 
-// mayAlias says that there is something like an anchor, and like an alias.
+// mayAlias reports whether the data may contain both an anchor and an alias.
 func mayAlias(data []byte) bool { return named(data, '&') && named(data, '*') }
 
-// named says that a sign stands somewhere with a name behind it.
+// named reports whether a sign is followed by a name anywhere.
 func named(data []byte, sign byte) bool {
 	for {
 		i := bytes.IndexByte(data, sign)
@@ -105,5 +105,5 @@ func (u unfolder) size(n *yaml.Node) int {
 	return size
 }
 
-// MaxSize is the most bytes one input may have; a kubelet reads no more either.
+// MaxSize is the maximal size of one input in bytes, as for a kubelet.
 const MaxSize = 10 << 20

@@ -138,7 +138,7 @@ func entry(mapping *yaml.Node, name string) (key, value *yaml.Node) {
 	return nil, nil
 }
 
-// isBool says that a key is one of the words that YAML 1.1 reads as the boolean.
+// isBool reports whether a key is one of the words that YAML 1.1 reads as the boolean.
 func isBool(key *yaml.Node, boolean string) bool {
 	words := map[string][]string{"true": {"y", "yes", "on"}, "false": {"n", "no", "off"}}
 	return key.Style == 0 && slices.Contains(words[boolean], strings.ToLower(key.Value))

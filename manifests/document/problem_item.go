@@ -18,7 +18,7 @@ type Problem struct {
 	Hint string
 	// Line and column are set where they are known without looking for path.
 	Line, Column int
-	// AtKey says that the field itself is the problem, not its value.
+	// AtKey is set if the problem is the field itself and not its value.
 	AtKey bool
 }
 
@@ -29,13 +29,13 @@ type Item struct {
 	Prefix string
 	// Element is the type that an element of a list need not name: that of a Pod in a PodList.
 	Element metav1.TypeMeta
-	// Twice says that some keys of the document stand twice.
+	// Twice is set if the document has duplicate keys.
 	Twice bool
 	// Nested is how many lists it is in.
 	Nested int
 	// Kind is the kind of an object that is no Pod.
 	Kind string
-	// Secret says that values must not be shown.
+	// Secret keeps values out of messages.
 	Secret bool
 }
 
@@ -58,14 +58,14 @@ func (it Item) Path(field string) string {
 	return it.Prefix + "." + field
 }
 
-// IsPod says that a type is that of a Pod here.
+// IsPod reports whether a type, completed by that of the list, is v1 Pod.
 func (it Item) IsPod(t metav1.TypeMeta) bool {
 	t = it.TypeOf(t)
 	return t.Kind == "Pod" && t.APIVersion == "v1"
 }
 
-// MayBePod says that an object in JSON is worth decoding as a Pod: it has that word somewhere, or is in a list of them. Who writes the
-// word with escapes is found to be a Pod a little later.
+// MayBePod reports whether an object in JSON is worth decoding as a Pod: it contains the word, or is an element of a PodList. A Pod whose
+// kind is written with escapes is recognized later.
 func (it Item) MayBePod(data []byte) bool {
 	return it.Element.Kind == "Pod" || bytes.Contains(data, []byte(`"Pod"`))
 }
@@ -87,7 +87,7 @@ func (it Item) Complete(m map[string]any) (kind, version string) {
 	return kind, version
 }
 
-// Within says that path is root or a field inside it.
+// Within reports whether path is root or a field inside it.
 func Within(path, root string) bool {
 	rest, ok := strings.CutPrefix(path, root)
 	return ok && (root == "" || rest == "" || rest[0] == '.' || rest[0] == '[')

@@ -40,7 +40,7 @@ func (s *Source) ForeignSpaceError() *manifests.Error {
 	}
 }
 
-// BooleanKey says how to write a key that YAML 1.1 reads as true or false, like on; empty: none is written so.
+// BooleanKey returns how to write a key that YAML 1.1 reads as true or false, such as on; empty if the document has none.
 func (s *Source) BooleanKey(name string) string {
 	if name != "true" && name != "false" {
 		return ""
@@ -82,7 +82,7 @@ func (s *Source) StrictJSON() ([]byte, error) {
 	return data, err
 }
 
-// withMerged returns the document with what its merge keys (<<) bring written out. What a mapping says itself counts, wherever it says so.
+// withMerged returns the document with its merge keys (<<) expanded. The keys of the mapping itself take precedence, wherever they stand.
 func (s *Source) withMerged() ([]byte, bool) {
 	root := s.Node()
 	if root == nil || !strings.Contains(string(s.Doc.Data), "<<") {

@@ -18,8 +18,7 @@ import (
 
 // The words of a mistake are often those of Kubernetes, or of a parser. What is here says beside them what to write.
 
-// Advice says what to write instead of what validation has found; empty when its words are enough. spec is that of the
-// pod, or nil.
+// Advice returns what to write instead of an invalid value; empty if the error is clear enough. spec is that of the pod, or nil.
 func Advice(e *field.Error, spec *corev1.PodSpec) string {
 	was := fmt.Sprint(e.BadValue)
 	switch path := indexes.ReplaceAllString(e.Field, "[]"); {
@@ -50,7 +49,7 @@ func Advice(e *field.Error, spec *corev1.PodSpec) string {
 	return ""
 }
 
-// requiredAdvice says how fields are written that nearly every manifest has.
+// requiredAdvice shows how to write fields that nearly every manifest has.
 func requiredAdvice(path string) string {
 	switch {
 	case path == "metadata.name":
@@ -100,7 +99,7 @@ func asName(text string) string {
 	return name
 }
 
-// AlreadyReported says that a field is missing because it was written otherwise, which is among what has been found.
+// AlreadyReported reports whether a missing field was misspelled or misplaced, and found has that.
 func AlreadyReported(e *field.Error, path string, found []document.Problem) bool {
 	parent, name := path, ""
 	if i := strings.LastIndexByte(path, '.'); i >= 0 {
@@ -126,7 +125,7 @@ var (
 	lostColon  = regexp.MustCompile(`^([A-Za-z]+):?\s*(\S+)$`)
 )
 
-// spelledOut says how a value is written that somebody wrote short.
+// spelledOut returns the long form of a value in short form.
 func spelledOut(v any, t reflect.Type, path string) string {
 	text := fmt.Sprint(v)
 	if _, isString := v.(string); !isString && !isScalar(v) {
@@ -164,7 +163,7 @@ func spelledOut(v any, t reflect.Type, path string) string {
 
 var word = regexp.MustCompile(`^\S+$`)
 
-// listOf is a list of strings with what somebody wrote as one. Of what only a shell understands a shell is made.
+// listOf turns one string into a list of strings. A command with shell syntax becomes one of a shell.
 func listOf(text, path string) string {
 	words := []string{text}
 	switch of := path[strings.LastIndexByte(path, '.')+1:]; {
@@ -187,8 +186,7 @@ var (
 	special  = regexp.MustCompile("[:\\-,{\\[]\\s+([@%`])")
 )
 
-// syntaxAdvice says what is usually wrong when a YAML parser says msg, and in which of the lines, counted from 0; at is the
-// one that the parser names.
+// syntaxAdvice returns the usual cause of a parser error, and the line it is in, counted from 0; at is the line that the parser reported.
 func syntaxAdvice(msg string, lines []string, at int) (line int, advice string) {
 	here := func(i int) string { return lines[min(max(i, 0), len(lines)-1)] }
 	switch {
@@ -227,7 +225,7 @@ func syntaxAdvice(msg string, lines []string, at int) (line int, advice string) 
 	return at, ""
 }
 
-// newerPolicy says that a value is podman's policy to pull an image if the registry has a newer one.
+// newerPolicy reports whether a value is podman's policy to pull an image if the registry has a newer one.
 func newerPolicy(value string) bool {
 	return strings.EqualFold(value, "newer") || strings.EqualFold(value, "ifnewer")
 }

@@ -1,7 +1,7 @@
-// Package explain says what the author of a document probably meant: misspelled fields, wrong types, short forms of other tools, syntax
-// errors.
+// Package explain guesses what the author of a document meant: misspelled fields, wrong types, short forms of other tools, syntax errors.
+// The configuration uses it for its keys, too.
 //
-// It only writes messages and hints; whether a document is accepted is decided elsewhere. The configuration uses it for its keys, too.
+// It must not decide whether a document is accepted: it only writes messages and hints.
 package explain
 
 import (
@@ -50,13 +50,13 @@ func InspectList(m map[string]any, it document.Item) []document.Problem {
 type inspector struct {
 	source *document.Source
 	found  []document.Problem
-	// secret says that values must not be shown.
+	// secret keeps values out of messages.
 	secret bool
-	// pod says that the object is a Pod: fields of Pods may be meant.
+	// pod is set if the object is a Pod, so that fields of Pods are suggested.
 	pod bool
 }
 
-// value checks one value and says whether it may stay.
+// value checks one value and reports whether it may stay.
 func (in *inspector) value(v any, t reflect.Type, path string) bool {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
@@ -179,7 +179,7 @@ func isNumber(s string) bool {
 	return err == nil
 }
 
-// Describe says what a value of a document is.
+// Describe returns the type of a value of a document, and the value if it is short.
 func Describe(v any) string {
 	switch v := v.(type) {
 	case nil:
@@ -199,7 +199,7 @@ func Describe(v any) string {
 	return "a mapping"
 }
 
-// expectation says what values a type takes.
+// expectation names the values that a type accepts.
 func expectation(t reflect.Type) string {
 	switch t.Kind() {
 	case reflect.String:

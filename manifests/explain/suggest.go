@@ -11,7 +11,7 @@ import (
 	"monopod/manifests/schema"
 )
 
-// suggestName says which field of a struct somebody may have meant with an unknown one.
+// suggestName returns the field of a struct that an unknown name resembles.
 func suggestName(t reflect.Type, name string) string {
 	names := make([]string, 0, t.NumField())
 	for _, f := range schema.Fields(t) {
@@ -23,7 +23,7 @@ func suggestName(t reflect.Type, name string) string {
 	return ""
 }
 
-// suggestField says what somebody may have meant with an unknown field of a struct in a Pod.
+// suggestField returns a suggestion for an unknown field of a struct in a Pod.
 func suggestField(t reflect.Type, path, name string) string {
 	if hint := suggestName(t, name); hint != "" {
 		return hint

@@ -13,15 +13,15 @@ import (
 	"monopod/manifests/schema"
 )
 
-// fate says what becomes of a field that a manifest sets.
+// fate is how a field of a manifest is treated.
 type fate int
 
 const (
 	// enforced: the field does what Kubernetes says it does.
 	enforced fate = iota + 1
-	// harmless: the field is accepted and has no effect on a single machine; the note says why.
+	// harmless: the field is accepted and has no effect on a single machine; the note has the reason.
 	harmless
-	// refused: a manifest that sets the field is not accepted; the note says why.
+	// refused: a manifest that sets the field is not accepted; the note has the reason.
 	refused
 )
 
@@ -38,25 +38,24 @@ func (f fate) String() string {
 type fieldFate struct {
 	path string
 	fate fate
-	// note says why (harmless, refused) or how far (enforced).
+	// note is the reason (harmless, refused) or the extent (enforced).
 	note string
-	// only lists the values that are enforced or harmless, when not all are. Those in later are refused, or all
-	// others when later is empty; other says why. What is in neither list is no value of
-	// the field at all, and validation says so.
+	// only lists the values that are enforced or harmless, if not all are. Those in later are refused, or all others if later is empty;
+	// other is the reason. A value in neither list is not a value of the field at all, which validation reports.
 	only  []string
 	later []string
 	other string
-	// hint says what to do instead of using a refused field or value.
+	// hint is what to use instead of a refused field or value.
 	hint string
-	// remark is what the author of a manifest is told who sets a harmless field that looks as if it did something, to any value that is not
-	// in quiet.
+	// remark is the note for the author of a manifest that sets a harmless field to a value that looks effective; quiet lists the values
+	// without one.
 	remark string
 	quiet  []string
 	// same is the path of the line that this one repeats, for init containers.
 	same string
 }
 
-// allows says that a value is not one of those that the line refuses.
+// allows reports whether the line does not refuse a value.
 func (f *fieldFate) allows(v reflect.Value) bool {
 	value := scalar(v)
 	switch {
@@ -68,7 +67,7 @@ func (f *fieldFate) allows(v reflect.Value) bool {
 	return false
 }
 
-// isOneOf says that a value is the one of the table, or begins as it does up to its star.
+// isOneOf reports whether a value matches one of the table, which may end with a star.
 func isOneOf(only, value string) bool {
 	if prefix, ok := strings.CutSuffix(only, "*"); ok {
 		return strings.HasPrefix(value, prefix)
@@ -89,7 +88,7 @@ type fieldNode struct {
 	name  string
 	index []int
 	typ   reflect.Type
-	// mixed says that a field below has a line of its own.
+	// mixed is set if a field below has a line of its own.
 	mixed bool
 }
 

@@ -52,7 +52,7 @@ func TestEveryLineOfTheTableHasAField(t *testing.T) {
 	}
 }
 
-// checkLine checks that a line says what it must.
+// checkLine checks that a line has the texts that its fate requires.
 func checkLine(t *testing.T, line fieldFate) {
 	t.Helper()
 	reasoned := func(note string) bool { return strings.HasPrefix(note, "never: ") }
@@ -199,7 +199,7 @@ func fieldRows(f *fieldNode) []string {
 		rows = append(rows, fieldRow(f))
 	}
 	for _, c := range f.children {
-		// What a refused line says of the whole need not be said again of its parts.
+		// A refused line covers the fields below it.
 		if inner := fieldRows(c); f.own == nil || f.own.fate != refused || c.own != nil || c.mixed {
 			rows = append(rows, inner...)
 		}

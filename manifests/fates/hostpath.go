@@ -10,8 +10,7 @@ import (
 	"monopod/manifests/explain"
 )
 
-// RelativePath refuses a path of the host that is relative: to what, nobody knows. podman takes the directory in which its command was
-// typed, a kubelet leaves it to the runtime.
+// RelativePath refuses a relative path of the host: podman resolves it against the working directory, a kubelet leaves it to the runtime.
 func RelativePath(p, at string) []document.Problem {
 	if p == "" || path.IsAbs(p) {
 		return nil

@@ -15,8 +15,8 @@ import (
 	"monopod/manifests/explain"
 )
 
-// Refusals returns a problem for each field that a manifest sets and this release does not enforce, and a note for each that has no
-// effect although its author may rely on it. It must see the pod before defaults are set: what nobody wrote cannot be refused.
+// Refusals returns a problem for each field that a manifest sets and this release does not enforce, and a note for each that has no effect
+// although its author may rely on it. It must run before defaults are set, which nothing refuses.
 func Refusals(pod *corev1.Pod, it document.Item) (found, notes []document.Problem) {
 	r := refuser{}
 	r.value(podFields(), reflect.ValueOf(pod).Elem(), it.Prefix)
@@ -114,7 +114,7 @@ func (r *refuser) mapValue(f *fieldNode, v reflect.Value, path string) {
 	r.value(f, v, path)
 }
 
-// isSet says that a manifest gives a field a value that differs from leaving it out.
+// isSet reports whether a value differs from an omitted field.
 func isSet(v reflect.Value) bool {
 	switch v.Kind() {
 	case reflect.Slice, reflect.Map:

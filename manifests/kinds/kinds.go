@@ -22,7 +22,7 @@ import (
 	"monopod/manifests/explain"
 )
 
-// Role says what becomes of documents of a kind.
+// Role is the purpose of documents of a kind.
 type Role int
 
 const (
@@ -32,7 +32,7 @@ const (
 	Workload
 )
 
-// Info is what is known of a kind of Kubernetes.
+// Info describes a supported kind.
 type Info struct {
 	// Version is the apiVersion that is read.
 	Version string
@@ -100,7 +100,7 @@ func ignoredKinds() map[string][]string {
 	}
 }
 
-// whyIgnored says why a kind of Kubernetes is ignored, or what to write instead.
+// whyIgnored returns why a kind of Kubernetes is ignored, or what to write instead.
 func whyIgnored(kind, group string) string {
 	switch kind {
 	case "Namespace":
@@ -174,8 +174,8 @@ func GroupOf(version string) string {
 	return group
 }
 
-// Ignores returns a line about a document that means nothing here, and whether it is one. All of other makers (custom
-// resources) are told by the dot in their group.
+// Ignores reports whether documents of a kind are valid but have no effect here, with a note for the user. A dot in the group marks custom
+// resources.
 func (t *kindTable) Ignores(kind, version string) (note string, ok bool) {
 	group := GroupOf(version)
 	if group == "kustomize.config.k8s.io" { // what it says about other files would be dropped silently
@@ -190,7 +190,7 @@ func (t *kindTable) Ignores(kind, version string) (note string, ok bool) {
 	return noController, strings.Contains(group, ".") && kind != ""
 }
 
-// Refuse says why an object of no known kind is not accepted.
+// Refuse returns why an object of an unknown kind is refused.
 func Refuse(m map[string]any, it document.Item) document.Problem {
 	kind, hasKind := m["kind"].(string)
 	version, hasVersion := m["apiVersion"].(string)

@@ -22,11 +22,11 @@ type Change struct {
 	Msg  string
 }
 
-// maxScalars is how many numbers one object may have for texts: each is looked for in the document.
+// maxScalars bounds the numbers of one object that are read as text: each costs a search in the document.
 const maxScalars = 100
 
-// Rewrite changes an object of a kind in place, and says what it changed: the first place of each sort, and how many more there are.
-// written returns the scalar at a path as the document has it. More numbers than somebody writes are left as they are.
+// Rewrite changes an object of a kind in place. Returns the first change of each sort, with the number of further ones. written returns the
+// scalar at a path as the document has it. Numbers beyond maxScalars are left unchanged.
 func Rewrite(m map[string]any, kind string, written func(path string) string) []Change {
 	r := rewriter{written: written, left: maxScalars, sorts: map[sort]int{}}
 	switch kind {
@@ -46,7 +46,7 @@ func Rewrite(m map[string]any, kind string, written func(path string) string) []
 	return r.changes
 }
 
-// sort is a sort of change, of which only the first is told.
+// sort classifies changes; only the first of each sort is reported.
 type sort int
 
 const (
@@ -187,7 +187,7 @@ func (r *rewriter) container(c map[string]any, at string) {
 	}
 }
 
-// policies are podman's words, which it takes in any case. There is nothing like its "newer" in Kubernetes.
+// policies are podman's values, in any case. Kubernetes has no equivalent of its "newer".
 func policies() map[string]string {
 	return map[string]string{"always": "Always", "missing": "IfNotPresent", "ifmissing": "IfNotPresent", "ifnotpresent": "IfNotPresent", "never": "Never"}
 }

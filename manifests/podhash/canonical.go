@@ -35,7 +35,7 @@ func canonicalText(in []byte) (out []byte, ok bool) {
 	return c.out, true
 }
 
-// plainEscapes says that what is escaped in JSON stays so when it is read and written again.
+// plainEscapes reports whether JSON escapes survive decoding and encoding unchanged.
 func plainEscapes(in []byte) bool {
 	for {
 		i := bytes.IndexByte(in, '\\')
@@ -65,7 +65,7 @@ func plainEscapes(in []byte) bool {
 	}
 }
 
-// value appends the next value and says whether it is set.
+// value appends the next value and reports whether it is set.
 func (c *canonicalizer) value() (isSet, ok bool) {
 	if c.pos >= len(c.in) {
 		return false, false

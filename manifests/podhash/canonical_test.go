@@ -14,7 +14,7 @@ import (
 	"monopod/manifests/decode"
 )
 
-// sameCanonical holds the canonical form of a value against what a decoder makes of it, and says whether it was made without one.
+// sameCanonical compares the canonical form of a value with that of a decoder. Reports whether the decoder was not needed.
 func sameCanonical(t *testing.T, v any) (quick bool) {
 	t.Helper()
 	data, err := json.Marshal(v)

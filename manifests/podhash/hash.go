@@ -24,13 +24,12 @@ import (
 //
 // All of them take a defaulted pod.
 
-// Pod tells whether two manifests of a pod differ in anything that counts.
+// Pod returns a hash that differs if two manifests of a pod differ in anything that counts.
 func Pod(p *corev1.Pod) string { return Of(withoutObserved(p)) }
 
-// Sandbox covers what cannot be changed without making the whole pod anew: its identity, its network and
-// the namespaces that containers share. Labels and annotations are not in it, nor anything of one container
-// except its host ports. The definitions of init containers are in it, but not those of sidecars: what has
-// run once, before everything else, can only be run again with everything else after it.
+// Sandbox is the hash of what cannot change without recreating the whole pod: its identity, its network and the namespaces that containers
+// share. Labels, annotations and the fields of single containers are excluded, except host ports. Init containers are included, sidecars
+// are not: a step that has run before everything else can only run again with everything after it.
 func Sandbox(p *corev1.Pod) string {
 	spec := &p.Spec
 	s := sandboxParts{
@@ -146,7 +145,7 @@ type containerParts struct {
 	Restarted   string                     `json:"restarted,omitempty"`
 }
 
-// deviceAnnotations are those by which containers get devices.
+// deviceAnnotations returns the annotations that assign devices to containers.
 func deviceAnnotations(annotations map[string]string) map[string]string {
 	devices := map[string]string{}
 	for key, value := range annotations {

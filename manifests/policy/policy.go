@@ -19,8 +19,7 @@ import (
 	"monopod/manifests/validate/container"
 )
 
-// Policy is what the operator of a node lets pods do, beyond being valid. The zero Policy is that of a node where
-// nobody configured any.
+// Policy is what the operator of a node allows valid pods to do. The zero Policy allows what a node allows without configuration.
 type Policy struct {
 	// PodSecurity is the Pod Security Standard that every pod must meet: privileged (or empty: no demands),
 	// baseline or restricted.
@@ -30,7 +29,7 @@ type Policy struct {
 	// RefuseCritical keeps pods from being more important than all others: from the system-* priority classes, from priorities
 	// above those that classes may have, and from the annotation monopod.dev/protected. It keeps classes from being the default for all.
 	RefuseCritical bool
-	// HelmHooks says that hooks of Helm run like other pods and workloads.
+	// HelmHooks makes hooks of Helm run like other pods and workloads.
 	HelmHooks bool
 }
 
@@ -39,7 +38,7 @@ func PodSecurityLevels() []string {
 	return []string{string(api.LevelPrivileged), string(api.LevelBaseline), string(api.LevelRestricted)}
 }
 
-// CheckUnsafeSysctl says why a pattern cannot stand in AllowedUnsafeSysctls, in kubelet's words.
+// CheckUnsafeSysctl returns an error, worded as by a kubelet, if a pattern is not valid in AllowedUnsafeSysctls.
 func CheckUnsafeSysctl(pattern string) error {
 	name := strings.TrimSuffix(pattern, "*")
 	switch {
@@ -56,7 +55,7 @@ func (p Policy) Violations(pod *corev1.Pod, it document.Item) []document.Problem
 	return slices.Concat(p.forbiddenSysctls(pod, it), p.podSecurity(pod, it), p.critical(pod, it))
 }
 
-// critical are the fields by which a pod would come before those of other sources, whatever the machine is short of.
+// critical refuses the fields that would give a pod precedence over those of other sources when the machine runs short of a resource.
 func (p Policy) critical(pod *corev1.Pod, it document.Item) []document.Problem {
 	if !p.RefuseCritical {
 		return nil
@@ -156,7 +155,7 @@ func (p Policy) forbiddenSysctls(pod *corev1.Pod, it document.Item) []document.P
 	return found
 }
 
-// matches says that a name is the pattern or begins with it.
+// matches reports whether a name equals the pattern or begins with its prefix.
 func matches(pattern, name string) bool {
 	prefix, isPrefix := strings.CutSuffix(dotted(pattern), "*")
 	return prefix == name || isPrefix && strings.HasPrefix(name, prefix)

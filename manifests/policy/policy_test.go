@@ -91,7 +91,7 @@ func TestPodSecurityStandards(t *testing.T) {
 	}
 }
 
-// TestThePolicyOfANodeIsThatOfWorkloadsToo: nobody gets around it by a Deployment.
+// TestThePolicyOfANodeIsThatOfWorkloadsToo: a Deployment is no way around it.
 func TestThePolicyOfANodeIsThatOfWorkloadsToo(t *testing.T) {
 	const (
 		deployment = `--- {apiVersion: apps/v1, kind: Deployment, metadata: {name: d}, spec: {selector: {matchLabels: {a: b}}, template: TEMPLATE}}`

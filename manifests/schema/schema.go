@@ -21,7 +21,7 @@ type Field struct {
 // fieldsOf keeps what jsonFields has found: a type never changes, and each check of a volume asks.
 var fieldsOf sync.Map //nolint:gochecknoglobals // constants that Go cannot write as such
 
-// Fields lists the fields of a struct type, those of inlined structs included, in their Go order. Nobody may change them.
+// Fields lists the fields of a struct type, including those of inlined structs, in their Go order. The caller must not change the result.
 func Fields(t reflect.Type) []Field {
 	if known, ok := fieldsOf.Load(t); ok {
 		return known.([]Field) //nolint:forcetypeassert // nothing else is stored
@@ -52,8 +52,8 @@ func findFields(t reflect.Type) []Field {
 	return fields
 }
 
-// IsLeaf says that a type has no fields of its own in a document: scalars, bytes, and structs that decode
-// themselves, like quantities and times.
+// IsLeaf reports whether a type has no fields of its own in a document: scalars, bytes, and structs that decode themselves, such as
+// quantities and times.
 func IsLeaf(t reflect.Type) bool {
 	switch t.Kind() {
 	case reflect.Struct, reflect.Map:

@@ -25,9 +25,8 @@ import (
 // objectsChecker checks objects that are no pods, and workloads.
 type objectsChecker struct{ *check.Checker }
 
-// Object checks a defaulted object as the API server does: metadata of all kinds, the content of ConfigMaps,
-// Secrets and what has to do with storage, and RuntimeClasses. It does check the claims of a StatefulSet,
-// of which an API server says nothing until it is to make them.
+// Object checks a defaulted object as the API server does: metadata of all kinds, the content of ConfigMaps, Secrets and storage objects,
+// and RuntimeClasses. It also checks the claim templates of a StatefulSet, which an API server checks only when it creates the claims.
 func Object(obj metav1.Object, cluster bool) field.ErrorList {
 	name := apivalidation.ValidateNameFunc(apivalidation.NameIsDNSSubdomain)
 	if _, ok := obj.(*corev1.Service); ok {

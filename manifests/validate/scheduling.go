@@ -239,8 +239,8 @@ func (c schedulingChecker) labelKeys(path *field.Path, keys []string, selector *
 	}
 }
 
-// selectedTwice finds keys that a selector already matches on when it names one of them again: the API server
-// itself adds an expression for each key, so one that is there before shows up as the second.
+// selectedTwice finds keys that a selector matches on already. The API server adds an expression for each key, so an existing one becomes a
+// duplicate.
 func (c schedulingChecker) selectedTwice(path *field.Path, keys []string, selector *metav1.LabelSelector) {
 	if selector == nil {
 		return

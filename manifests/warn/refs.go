@@ -113,7 +113,7 @@ func (r refs) claim(field, name string) {
 	}
 }
 
-// made says that a StatefulSet makes a claim of this name.
+// made reports whether a StatefulSet creates a claim of this name.
 func (r refs) made(name string) bool {
 	for _, u := range r.units {
 		if u.id.Namespace != r.unit.id.Namespace {

@@ -1,6 +1,7 @@
-// Package warn says what valid manifests will wait for on this machine, and what of them works otherwise than in a cluster: before they run.
+// Package warn predicts, before valid manifests run, what they will wait for on this machine, and which features work differently from a
+// cluster.
 //
-// It is pure. It knows the documents that it is given and no others; it must not know what runs.
+// It is pure. It knows only the documents that it is given; it must not know what runs.
 package warn
 
 import (
@@ -21,7 +22,7 @@ import (
 type Input struct {
 	Pods               []*manifests.Pod
 	Objects, Workloads []*manifests.Object
-	// Partial says that some documents could not be read: what is missing may be there.
+	// Partial is set if some documents could not be read, so that missing objects may exist.
 	Partial bool
 	// Platform is that of the machine.
 	Platform manifests.Platform

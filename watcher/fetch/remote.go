@@ -278,7 +278,7 @@ func (s *Remote) outdated(version uint64) error {
 
 // verdict is what an answer comes to.
 type verdict struct {
-	sifted
+	partly
 	// flaws is what is wrong with parts of it.
 	flaws error
 }
@@ -290,13 +290,13 @@ func (s *Remote) judge(payload []byte) (verdict, error) {
 		err = errors.Join(err, watcher.ImmutableEdits(&s.content, now))
 	}
 	if err == nil {
-		return verdict{sifted: sifted{content: *now, whole: true}}, nil
+		return verdict{partly: partly{content: *now, whole: true}}, nil
 	}
 	problems := manifests.Errors(err)
 	if now == nil || s.cfg.Atomic || len(problems) == 0 {
 		return verdict{}, err
 	}
-	v := verdict{sifted: sift(&s.content, now, problems), flaws: &Refusal{err}}
+	v := verdict{partly: acceptPartly(&s.content, now, problems), flaws: &Refusal{err}}
 	if len(identities(now)) == 0 {
 		return verdict{}, err // nothing of it counts
 	}

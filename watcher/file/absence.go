@@ -87,7 +87,7 @@ func (s *Source) forget(now time.Time) {
 	for _, in := range s.absent {
 		if in.gone() && !s.deadline(in).After(now) {
 			delete(s.inputs, in.path)
-			delete(s.restless, in.path)
+			delete(s.rechecks, in.path)
 			s.order, s.distinct = nil, false
 		}
 	}
@@ -102,7 +102,7 @@ func (s *Source) due() time.Time {
 			due = at
 		}
 	}
-	for _, in := range s.restless {
+	for _, in := range s.rechecks {
 		if !in.gone() {
 			consider(in.writing.next)
 		}

@@ -76,7 +76,7 @@ func (s *Source) withPlaces(reports []model.Input) []model.Input {
 	reports = slices.AppendSeq(reports, maps.Values(s.ignored))
 	path := s.path
 	if s.deaf != nil {
-		path.Errors = append(slices.Clone(path.Errors), deafness(&s.cfg, s.deaf))
+		path.Errors = append(slices.Clone(path.Errors), watchWarning(&s.cfg, s.deaf))
 	}
 	if i := slices.IndexFunc(reports, func(r model.Input) bool { return r.Input == path.Input }); i < 0 {
 		reports = append(reports, path)
@@ -89,7 +89,7 @@ func (s *Source) withPlaces(reports []model.Input) []model.Input {
 }
 
 // watchWarning returns why changes are noticed late, and what to do about it.
-func deafness(cfg *Config, err error) string {
+func watchWarning(cfg *Config, err error) string {
 	line := fmt.Sprintf("%s: changes are only seen every %v: %v", cfg.Path, cfg.CheckFrequency, err)
 	switch {
 	case errors.Is(err, unix.EMFILE):

@@ -57,7 +57,7 @@ type Source struct {
 	// calls are those to file systems that do not answer.
 	calls *calls
 	// rechecks are the inputs to read again although no event may announce their change.
-	restless map[string]*input
+	rechecks map[string]*input
 	// listedAt is when the directory was last listed; zero: what it holds is not known.
 	listedAt time.Time
 	// distinct is set if no two inputs of the last Set contributed objects of the same name.
@@ -159,7 +159,7 @@ func (s *Source) pass() (watcher.Set, rest) {
 	defer s.hold()()
 	start := time.Now()
 	s.distinct = false // the last pass may not have come to its end
-	s.lookAtAll(start, heard{})
+	s.lookAtAll(start, pending{})
 	return s.conclude(start)
 }
 
@@ -167,8 +167,8 @@ func (s *Source) pass() (watcher.Set, rest) {
 func (s *Source) again() (watcher.Set, rest) {
 	defer s.hold()()
 	start := time.Now()
-	h := s.hear()
-	if files, ok := s.glance(start, h); ok {
+	h := s.drain()
+	if files, ok := s.changedFiles(start, h); ok {
 		for _, c := range files {
 			s.visit(c, h.dirty[c.real])
 		}
@@ -188,7 +188,7 @@ func (s *Source) hold() (release func()) {
 }
 
 // lookAtAll lists the path and reads what may have changed.
-func (s *Source) lookAtAll(start time.Time, h heard) {
+func (s *Source) lookAtAll(start time.Time, h pending) {
 	l := s.look(&h)
 	if l.err == nil && s.unmounted(l) {
 		l.err = errUnmounted
@@ -219,11 +219,11 @@ func (s *Source) conclude(start time.Time) (watcher.Set, rest) {
 
 // look lists the path with all watches in place: whatever changes after it comes as an event. What was heard until then
 // is added to h.
-func (s *Source) look(h *heard) (l listing) {
+func (s *Source) look(h *pending) (l listing) {
 	s.listen()
 	const rounds = 5 // each watch that is added may show another one to be needed, e.g. along a path being made
 	for range rounds {
-		h.add(s.hear())
+		h.add(s.drain())
 		want := interests{}
 		l = survey(s.cfg.Path, s.single, want, s.calls)
 		if s.notify == nil {
@@ -280,8 +280,8 @@ func (s *Source) visit(c candidate, dirty bool) {
 	was := in.contributed
 	s.reread(in, c)
 	s.distinct = s.distinct && slices.Equal(was.Pods, in.contributed.Pods) && slices.Equal(was.Objects, in.contributed.Objects)
-	if s.restless[c.path] = in; in.stable {
-		delete(s.restless, c.path)
+	if s.rechecks[c.path] = in; in.stable {
+		delete(s.rechecks, c.path)
 	}
 }
 

@@ -94,7 +94,7 @@ func (c containersChecker) plainInitContainer(path *field.Path, container *corev
 	}
 }
 
-// EphemeralContainers checks what nobody can set in a manifest anyway, so that the reader sees all of it.
+// EphemeralContainers checks ephemeral containers. Manifests cannot set them; the errors complete the report.
 func (c containersChecker) EphemeralContainers(path *field.Path) {
 	names := map[string]bool{}
 	for _, list := range [][]corev1.Container{c.Pod.Spec.Containers, c.Pod.Spec.InitContainers} {

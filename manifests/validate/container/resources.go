@@ -78,18 +78,18 @@ func isMultiple(q resource.Quantity, pageSize string) bool {
 	return err == nil && size.Sign() > 0 && size.MilliValue()%1000 == 0 && q.Value()%size.Value() == 0
 }
 
-// isNative says that a resource is one of Kubernetes' own.
+// isNative reports whether a resource belongs to Kubernetes itself.
 func isNative(name corev1.ResourceName) bool {
 	return !strings.Contains(string(name), "/") || strings.Contains(string(name), corev1.ResourceDefaultNamespacePrefix)
 }
 
-// isExtended says that a resource is provided by somebody else, and properly named.
+// isExtended reports whether a resource is a valid extended resource.
 func isExtended(name corev1.ResourceName) bool {
 	return !isNative(name) && !strings.HasPrefix(string(name), corev1.DefaultResourceRequestsPrefix) &&
 		len(validation.IsQualifiedName(corev1.DefaultResourceRequestsPrefix+string(name))) == 0
 }
 
-// isCounted says that a resource has no fractions.
+// isCounted reports whether a resource has no fractions.
 func isCounted(name corev1.ResourceName) bool {
 	return isExtended(name) || slices.Contains(objectCounts(), name)
 }
@@ -103,7 +103,7 @@ func objectCounts() []corev1.ResourceName {
 	}
 }
 
-// isStandard says that Kubernetes knows a resource without a domain in its name, at any place.
+// isStandard reports whether Kubernetes knows a resource without a domain in its name, anywhere.
 func isStandard(name corev1.ResourceName) bool {
 	others := []corev1.ResourceName{
 		corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourceEphemeralStorage, corev1.ResourceStorage,
@@ -115,7 +115,7 @@ func isStandard(name corev1.ResourceName) bool {
 		slices.Contains(others, name) || slices.Contains(objectCounts(), name)
 }
 
-// resourceName checks a name by the rules of all places, and says whether it is good.
+// resourceName checks a name by the rules that hold everywhere, and reports whether it is valid.
 func resourceName(c *check.Checker, path *field.Path, name corev1.ResourceName) bool {
 	before := len(c.Errs)
 	for _, msg := range validation.IsQualifiedName(string(name)) {

@@ -14,7 +14,7 @@ import (
 // starts counts as nothing.
 type wordSizes struct {
 	known map[string]int
-	// open says that there may be more variables, so that a name that is not known may have any length.
+	// open is set if there may be further variables, so that an unknown one may have any length.
 	open bool
 }
 
@@ -51,7 +51,7 @@ func (c containersChecker) words(p check.PodContainer) {
 	c.commands(p)
 }
 
-// command checks a list of words, and says whether it is good.
+// command checks a list of words and reports whether it fits.
 func (c containersChecker) command(path *field.Path, words []string, all *expand.Words, sizes wordSizes) bool {
 	for i, word := range words {
 		if err := all.Add(expand.Length(word, expand.MaxWord, sizes.length)); err != nil {

@@ -47,7 +47,7 @@ func (c volumesChecker) Volumes(path *field.Path) {
 // ValidVolume returns the volume of a name, unless there is something wrong with it.
 func (c volumesChecker) ValidVolume(name string) *corev1.Volume { return c.ValidVolumes[name] }
 
-// createsClaim says that a claim is made for one of the pod's ephemeral volumes.
+// createsClaim reports whether a claim is created for one of the pod's ephemeral volumes.
 func (c volumesChecker) createsClaim(name string) bool {
 	return c.Pod.Name != "" && slices.ContainsFunc(c.Pod.Spec.Volumes, func(v corev1.Volume) bool {
 		return v.Ephemeral != nil && c.Pod.Name+"-"+v.Name == name
@@ -80,7 +80,7 @@ func (c volumesChecker) volumeSource(path *field.Path, v *corev1.Volume) {
 	c.firstSource(path, v, first)
 }
 
-// firstSource checks the source that counts when somebody wrote several.
+// firstSource checks the first source of a volume, even if it has several.
 func (c volumesChecker) firstSource(path *field.Path, v *corev1.Volume, name string) {
 	at := path.Child(name)
 	switch name {

@@ -1,4 +1,4 @@
-// Package validatetest is test support: it validates a pod of which a test writes the spec only.
+// Package validatetest is test support: it validates pods whose spec a test writes as YAML.
 //
 // Only tests import it.
 package validatetest

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// heard is what events have told.
-type heard struct {
+// pending are the changes that events have reported.
+type pending struct {
 	// dirty are the paths that have changed.
 	dirty map[string]bool
 	// lost is set if events were lost: anything may have changed.
@@ -16,15 +16,15 @@ type heard struct {
 }
 
 // drain returns the events since the last call.
-func (s *Source) hear() heard {
+func (s *Source) drain() pending {
 	if s.notify == nil {
-		return heard{}
+		return pending{}
 	}
 	dirty, lost := s.notify.take()
-	return heard{dirty: dirty, lost: lost}
+	return pending{dirty: dirty, lost: lost}
 }
 
-func (h *heard) add(more heard) {
+func (h *pending) add(more pending) {
 	h.lost = h.lost || more.lost
 	if h.dirty == nil {
 		h.dirty = more.dirty
@@ -35,8 +35,8 @@ func (h *heard) add(more heard) {
 
 // changedFiles returns the files that changed or are due to be read again. ok is false if the path must be listed: when events may be
 // incomplete, when the last listing is too old, and when anything but the content or the appearance of manifests has changed.
-func (s *Source) glance(now time.Time, h heard) (files []candidate, ok bool) {
-	if h.lost || len(h.dirty) == 0 && !s.awaited(now) || !s.overseen(now) {
+func (s *Source) changedFiles(now time.Time, h pending) (files []candidate, ok bool) {
+	if h.lost || len(h.dirty) == 0 && !s.anyDue(now) || !s.tracked(now) {
 		return nil, false
 	}
 	for path := range h.dirty {
@@ -49,7 +49,7 @@ func (s *Source) glance(now time.Time, h heard) (files []candidate, ok bool) {
 		}
 		files = append(files, c)
 	}
-	for path := range s.restless {
+	for path := range s.rechecks {
 		name := filepath.Base(path)
 		if h.dirty[filepath.Join(s.site.real, name)] {
 			continue
@@ -65,14 +65,14 @@ func (s *Source) glance(now time.Time, h heard) (files []candidate, ok bool) {
 
 // tracked reports whether events cover all changes since the last listing: the path is a directory, the listing is recent, and no input was
 // missing. Where several files change as one, the events of some may still be on their way.
-func (s *Source) overseen(now time.Time) bool {
+func (s *Source) tracked(now time.Time) bool {
 	return s.notify != nil && s.deaf == nil && !s.single && s.cfg.Whole == nil && now.Sub(s.listedAt) < s.cfg.CheckFrequency && len(s.absent) == 0 &&
 		identifySite(s.site.real) == s.site
 }
 
-// due reports whether an input is due to be read again.
-func (s *Source) awaited(now time.Time) bool {
-	for _, in := range s.restless {
+// anyDue reports whether an input is due to be read again.
+func (s *Source) anyDue(now time.Time) bool {
+	for _, in := range s.rechecks {
 		if next := in.writing.next; !next.IsZero() && !next.After(now) {
 			return true
 		}

@@ -6,8 +6,8 @@ import (
 	"monopod/manifests"
 )
 
-// sifted is what counts after an answer that is not valid as a whole.
-type sifted struct {
+// partly is the accepted content after an answer that is not valid as a whole.
+type partly struct {
 	content manifests.Content
 	// held is set if some of the content comes from earlier answers.
 	held bool
@@ -15,10 +15,10 @@ type sifted struct {
 	whole bool
 }
 
-// sift judges an answer object by object. was is what counted until now, now what of the answer is valid, and problems
-// are those of the rest. An object with a problem keeps its earlier content. As long as it is not known which object
-// a document is, every object that the answer lacks may be that one, and stays; likewise when it may lack its end.
-func sift(was, now *manifests.Content, problems []*manifests.Error) sifted {
+// acceptPartly accepts an answer object by object. was is the accepted content so far, now the valid part of the answer, and problems are
+// the errors of the rest. An object with a problem keeps its earlier content. While the identity of a document is unknown, every object
+// that the answer lacks may be that one, and stays; the same holds if the answer may have been cut off.
+func acceptPartly(was, now *manifests.Content, problems []*manifests.Error) partly {
 	there, end := identities(now), lastLine(now)
 	blamed, nameless := map[manifests.ObjectID]bool{}, false
 	for _, e := range problems {
@@ -31,7 +31,7 @@ func sift(was, now *manifests.Content, problems []*manifests.Error) sifted {
 	pods, heldPods := keepers(keep, was.Pods, now.Pods, podID)
 	objects, heldObjects := keepers(keep, was.Objects, now.Objects, (*manifests.Object).ID)
 	workloads, heldWorkloads := keepers(keep, was.Workloads, now.Workloads, (*manifests.Object).ID)
-	out := sifted{
+	out := partly{
 		content: manifests.Content{Pods: pods, Objects: objects, Workloads: workloads, Notes: now.Notes, Ignored: now.Ignored},
 		held:    heldPods || heldObjects || heldWorkloads,
 		whole:   !nameless,

@@ -30,7 +30,7 @@ func manyFiles(t *testing.T, n int) (*Source, *watchertest.LineLoader) {
 	}
 	for path, in := range src.inputs { // as a tick later
 		in.stable = true
-		delete(src.restless, path)
+		delete(src.rechecks, path)
 	}
 	return src, loader
 }
@@ -59,8 +59,8 @@ func TestAnEditOfOneOfManyFilesLooksAtNoOther(t *testing.T) {
 	path := filepath.Join(src.cfg.Path, "f007.yaml")
 	watchertest.Replace(t, path, "pod p007 v2\n")
 	told(t, src, 1)
-	h := heard{dirty: map[string]bool{path: true}}
-	if files, ok := src.glance(time.Now(), h); !ok || len(files) != 1 || files[0].path != path {
+	h := pending{dirty: map[string]bool{path: true}}
+	if files, ok := src.changedFiles(time.Now(), h); !ok || len(files) != 1 || files[0].path != path {
 		t.Fatalf("looks at %v, %t", files, ok)
 	}
 	set, _ := src.again()
@@ -88,8 +88,8 @@ func TestOfFilesThatChangeAsOneNoneIsLookedAtAlone(t *testing.T) {
 	for _, name := range []string{"f000.yaml", "f001.yaml"} {
 		watchertest.Replace(t, filepath.Join(src.cfg.Path, name), "pod p"+name[1:4]+" v2\n")
 	}
-	first := heard{dirty: map[string]bool{filepath.Join(src.cfg.Path, "f000.yaml"): true}} // the event of the other one is on its way
-	if files, ok := src.glance(time.Now(), first); ok {
+	first := pending{dirty: map[string]bool{filepath.Join(src.cfg.Path, "f000.yaml"): true}} // the event of the other one is on its way
+	if files, ok := src.changedFiles(time.Now(), first); ok {
 		t.Errorf("looks at %v", files)
 	}
 }
@@ -142,7 +142,7 @@ func TestAFileThatIsNotSettledIsReadAgainAlsoWhenAnotherChanges(t *testing.T) {
 	src, loader := manyFiles(t, 3)
 	one, other := filepath.Join(src.cfg.Path, "f000.yaml"), filepath.Join(src.cfg.Path, "f001.yaml")
 	in := src.inputs[one]
-	in.stable, src.restless[one] = false, in // it was read in the tick of its change
+	in.stable, src.rechecks[one] = false, in // it was read in the tick of its change
 	in.sum[0]++                              // and changed again within that
 	watchertest.Replace(t, other, "pod p001 v2\n")
 	told(t, src, 1)
