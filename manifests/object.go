@@ -27,7 +27,7 @@ type Content struct {
 	Ignored []string
 }
 
-// Remarks returns what to say about an input that is no mistake: Notes and Ignored, a line each.
+// Remarks returns Notes and Ignored, one line each.
 func (c *Content) Remarks() []string {
 	lines := make([]string, 0, len(c.Notes)+len(c.Ignored))
 	for _, n := range c.Notes {

@@ -31,7 +31,7 @@ func (k Key) Compare(o Key) int {
 	return cmp.Or(cmp.Compare(k.Namespace, o.Namespace), cmp.Compare(k.Name, o.Name))
 }
 
-// Origin says where a pod was written.
+// Origin is where a pod was written.
 type Origin struct {
 	// Source is the name of the source that read it: "file", "http", or one of the configuration.
 	Source string `json:"source"`
@@ -84,7 +84,7 @@ type Error struct {
 	Kindless bool `json:"-"`
 }
 
-// ID names the object that has the problem; ok is false when the document does not say enough to know.
+// ID returns the identity of the object with the problem; ok is false if the document does not reveal it.
 func (e *Error) ID() (id ObjectID, ok bool) {
 	id.Kind = cmp.Or(e.Kind, "Pod")
 	namespace, name, namespaced := strings.Cut(e.Pod, "/")

@@ -19,7 +19,7 @@ type Refs struct {
 	Volumes []*corev1.PersistentVolume
 	// Classes are all StorageClasses, for pods with claims.
 	Classes []*StorageClass
-	// Named says which claim names a PersistentVolume (spec.volumeName): namespace/name by the volume's name.
+	// Named maps the name of a PersistentVolume to the claim that names it (spec.volumeName), as namespace/name.
 	Named map[string]string
 	// VolumeSecrets are those that Volumes need, by namespace/name.
 	VolumeSecrets map[string]*corev1.Secret

@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// Annotations that say how a changed pod comes into effect.
+// Annotations that control how a changed pod takes effect.
 const (
 	// AnnotationAutoRollback is "true" or "false": whether a change that fails is rolled back.
 	AnnotationAutoRollback = "monopod.dev/auto-rollback"

@@ -7,7 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 )
 
-// What the admission plugin of the API server says of an overhead that is not that of the pod's RuntimeClass.
+// Messages of the API server's admission plugin for an overhead that differs from that of the pod's RuntimeClass.
 const (
 	NoOverhead    = "pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead"
 	otherOverhead = "pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead"

@@ -78,7 +78,7 @@ func (o Owners) Claim(set Set) Set {
 			name := key.String()
 			r := c.on(p.Origin)
 			r.pods[name] = true
-			r.tell(p.Origin, "pod "+name, owner)
+			r.add(p.Origin, "pod "+name, owner)
 			continue
 		}
 		o.pods[key] = p.Origin
@@ -97,7 +97,7 @@ func (o Owners) claimObjects(objects []*manifests.Object, c *conflicts) []*manif
 		if owner, taken := o.objects[obj.ID()]; taken {
 			r := c.on(obj.Origin)
 			r.objects[obj.String()] = true
-			r.tell(obj.Origin, obj.String(), owner)
+			r.add(obj.Origin, obj.String(), owner)
 			continue
 		}
 		o.objects[obj.ID()] = obj.Origin
@@ -106,7 +106,7 @@ func (o Owners) claimObjects(objects []*manifests.Object, c *conflicts) []*manif
 	return got
 }
 
-// conflicts are what the reports of a set must tell besides.
+// conflicts collects what reports of a set have to add.
 type conflicts struct {
 	reports []model.Input
 	byInput map[string]*conflict
@@ -122,8 +122,8 @@ type conflict struct {
 	more   int
 }
 
-// tell adds a reason. There may be as many as an input has objects.
-func (c *conflict) tell(at manifests.Origin, what string, owner manifests.Origin) {
+// add adds a reason. There may be as many as an input has objects.
+func (c *conflict) add(at manifests.Origin, what string, owner manifests.Origin) {
 	if len(c.errors) == MaxReasons {
 		c.more++
 		return
@@ -145,7 +145,7 @@ func (c *conflicts) on(at manifests.Origin) *conflict {
 	return r
 }
 
-// told returns the reports with the conflicts in them; a report is added for an input that has none.
+// merged returns the reports with the conflicts in them; a report is added for an input that has none.
 func (c *conflicts) told() []model.Input {
 	if len(c.inputs) == 0 {
 		return c.reports
@@ -201,7 +201,7 @@ func same[T any](a, b []*T) bool {
 	return slices.EqualFunc(a, b, func(p, q *T) bool { return p == q || reflect.DeepEqual(p, q) })
 }
 
-// SameReport reports whether two reports say the same, whenever they were made.
+// SameReport reports whether two reports differ only in their times.
 func SameReport(a, b model.Input) bool {
 	return a.Source == b.Source && a.Input == b.Input && a.State == b.State && a.Cause == b.Cause && a.Since.Equal(b.Since) && a.FromDisk.Equal(b.FromDisk) &&
 		slices.Equal(a.Errors, b.Errors) && slices.Equal(a.Mistaken, b.Mistaken) && slices.Equal(a.Pods, b.Pods) && slices.Equal(a.Objects, b.Objects)

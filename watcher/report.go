@@ -13,8 +13,8 @@ import (
 	"monopod/manifests"
 )
 
-// Lines returns the lines of an error; joined errors have one line each. A line end in the name of a file, or in a message, adds none:
-// a reader could not tell it from a reason of ours.
+// Lines returns the lines of an error, one for each joined error. A line end in the name of a file, or in a message, is escaped: it could
+// otherwise forge a message.
 func Lines(err error) []string {
 	if err == nil {
 		return nil
@@ -138,9 +138,9 @@ func SafeLoad(load Loader, input string, data []byte) (c *manifests.Content, err
 	return load(input, data)
 }
 
-// Loader turns the bytes of an input into its content, and an error that says everything that is wrong. Besides an
-// error it may return what is not concerned by it. An input of no bytes must be an error: that is what a crash in the
-// middle of a write leaves behind. It is called from one goroutine per source.
+// Loader decodes the bytes of an input, and returns an error with everything that is wrong. Besides an error it may return the objects that
+// are not affected. An input of no bytes must be an error: a crash in the middle of a write leaves that behind. It is called from one
+// goroutine per source.
 type Loader func(input string, data []byte) (*manifests.Content, error)
 
 // MaxInput is the largest file or answer that is read.

@@ -33,9 +33,9 @@ type Set struct {
 	Pods []*manifests.Pod
 	// Objects and Workloads are the documents that are no pods, in the same order.
 	Objects, Workloads []*manifests.Object
-	// Inputs are all files, directories and URLs that were looked at.
+	// Reports has an entry for every input that has been read or tried.
 	Inputs []model.Input
-	// Distinct says that no two of the pods, nor of the objects, have one name.
+	// Distinct is set if no two pods and no two objects share a name.
 	Distinct bool
 }
 

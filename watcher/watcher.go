@@ -21,8 +21,8 @@ const (
 	lastRestart  = time.Minute
 )
 
-// promptPatience is how long the first call waits for sources that are read without waiting for anybody. What runs is
-// safe without it, by Desired.Keeps; it is for pods that do not run.
+// promptPatience bounds how long the first call waits for prompt sources. Running pods are safe without it, by Desired.Keeps; it is for
+// pods that do not run yet.
 const promptPatience = time.Second
 
 // Watcher runs sources and publishes what they want together.
@@ -32,7 +32,7 @@ type Watcher struct {
 	order   []string
 	// changed holds a token when sets or faults changed since the last publish.
 	changed chan struct{}
-	// beat gives the loop that publishes a way to say that it goes round.
+	// beat receives a value in each turn of the publishing loop, if a caller waits.
 	beat chan struct{}
 
 	mu sync.Mutex
@@ -243,7 +243,6 @@ func Send(ctx context.Context, out chan<- Set, set Set) {
 	}
 }
 
-// prompt is a Source that may be read without waiting for anybody, and whether this one is. As long as one that is has
-// not sent its first Set, nothing is published: a pod that is written there too must not be started from a source of
-// lower precedence.
+// prompt is a Source that may be able to send its first Set without waiting for a server, and whether it is. Nothing is published before
+// all prompt sources have sent one: a pod must not be started from a source of lower precedence if one of them has it too.
 type prompt interface{ Prompt() bool }

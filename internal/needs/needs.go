@@ -1,4 +1,4 @@
-// Package needs says which pods, revisions and archives need an image, and declares what the daemon asks of the images of a runtime.
+// Package needs knows which pods, revisions and archives need an image, and declares what the daemon requires from the images of a runtime.
 //
 // It must not remove or pull images. It has no goroutines.
 package needs
@@ -30,7 +30,7 @@ const (
 	NeedUndecided = "Undecided"
 )
 
-// Images is who needs which images.
+// Images maps images to what needs them.
 type Images struct {
 	// Refs are references, digests are of manifests or indexes.
 	Refs, Digests map[string][]localapi.ImageNeed
@@ -42,6 +42,7 @@ func (n *Images) ref(ref string, by localapi.ImageNeed) {
 	}
 }
 
+// Digest adds an image by the digest of its manifest or index.
 func (n *Images) Digest(dig string, by localapi.ImageNeed) {
 	if dig != "" && !slices.Contains(n.Digests[dig], by) {
 		n.Digests[dig] = append(n.Digests[dig], by)

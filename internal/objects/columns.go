@@ -142,7 +142,7 @@ func cronJobRow(c *batchv1.CronJob, now time.Time) []string {
 	return []string{c.Spec.Schedule, zone, map[bool]string{false: "False", true: "True"}[suspended], strconv.Itoa(len(c.Status.Active)), last, NextRun(c, now)}
 }
 
-// NextRun says when the next Job of a CronJob begins.
+// NextRun returns when the next Job of a CronJob begins.
 func NextRun(c *batchv1.CronJob, now time.Time) string {
 	if c.Spec.Suspend != nil && *c.Spec.Suspend {
 		return none

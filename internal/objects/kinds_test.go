@@ -18,9 +18,9 @@ import (
 
 func TestNamesOfObjects(t *testing.T) {
 	for raw, want := range map[string]string{
-		`{"kind": "Pod", "apiVersion": "v1", "metadata": {"name": "a"}}`:                                         "pod/a",
-		`{"kind": "Deployment", "apiVersion": "apps/v1", "metadata": {"name": "web"}}`:                           "deployment.apps/web",
-		`{"kind": "StorageClass", "apiVersion": "storage.k8s.io/v1", "metadata": {"name": "fast"}}`:              "storageclass.storage.k8s.io/fast",
+		`{"kind": "Pod", "apiVersion": "v1", "metadata": {"name": "a"}}`:                                        "pod/a",
+		`{"kind": "Deployment", "apiVersion": "apps/v1", "metadata": {"name": "web"}}`:                          "deployment.apps/web",
+		`{"kind": "StorageClass", "apiVersion": "storage.k8s.io/v1", "metadata": {"name": "fast"}}`:             "storageclass.storage.k8s.io/fast",
 		`{"kind": "CronJob", "apiVersion": "batch/v1", "metadata": {"name": "n"}, "spec": {"schedule": "x y"}}`: "cronjob.batch/n",
 	} {
 		item, err := Decode([]byte(raw))

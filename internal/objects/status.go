@@ -18,7 +18,7 @@ type Facts struct {
 	// Ends are Complete or Failed for Jobs, LastRuns the times of the schedule for which CronJobs began a Job; both by "namespace/name".
 	Ends     map[string]string
 	LastRuns map[string]time.Time
-	// Revision returns the value of the label pod-template-hash of pods that are as a template says.
+	// Revision returns the value of the label pod-template-hash for pods of a template.
 	Revision func(corev1.PodTemplateSpec) string
 }
 

@@ -50,7 +50,7 @@ type Run struct {
 	// Socket is that of the run's agent.
 	Socket string `json:"socket,omitempty"`
 	Subnet string `json:"subnet,omitempty"`
-	// Log is the file with what the agent says.
+	// Log is the log file of the agent.
 	Log string `json:"log,omitempty"`
 }
 

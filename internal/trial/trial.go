@@ -30,7 +30,7 @@ const (
 	Waiting Result = "waiting"
 	// OK is Ready, or has finished well.
 	OK Result = "ok"
-	// Failed has failed for good, as far as the rules say.
+	// Failed pods have failed for good, by the rules.
 	Failed Result = "failed"
 	// TimedOut is the result of a run some of whose pods were Waiting to the end.
 	TimedOut Result = "timeout"
@@ -38,12 +38,12 @@ const (
 	Interrupted Result = "interrupted"
 )
 
-// Rules say when a pod is up and when it has failed.
+// Rules define when a pod is up and when it has failed.
 type Rules struct {
 	// MaxRestarts is how often a container that is not ready may have been restarted; negative: any number of times.
 	MaxRestarts int
-	// MinReady is how long a pod must have been ready in which a container has no readiness probe: nothing else tells
-	// a server from a program that is about to fail.
+	// MinReady is how long a pod must have been ready if one of its containers has no readiness probe: a server looks like a program that
+	// is about to fail.
 	MinReady time.Duration
 	// Finish: pods with restartPolicy Never or OnFailure are waited for until they have finished.
 	Finish bool
@@ -68,8 +68,7 @@ type Trial struct {
 	objects []*manifests.Object
 	// ready is since when pods have been ready without a break, as far as was seen.
 	ready map[manifests.Key]time.Time
-	// denied is since when a registry has said of each container, without a break as far as was seen, that it does not
-	// give its image.
+	// denied is since when the registry has refused the image of each container, as far as observed without interruption.
 	denied map[containerKey]time.Time
 	// decided is when the result of a pod came to be what it is.
 	decided map[manifests.Key]decision

@@ -1,4 +1,4 @@
-// Package verdict says of manifests what a daemon would say of them: what they hold, what is wrong, and which of them conflict.
+// Package verdict checks manifests as a daemon would: what they contain, what is wrong, and which of them conflict.
 //
 // It must not read files or talk to a daemon. It has no goroutines.
 package verdict
@@ -19,7 +19,7 @@ import (
 	"monopod/runner/admit"
 )
 
-// Report is the verdict as a source tells it.
+// Report returns the verdict as a report of a source.
 func (v *Verdict) Report(source string) model.Input {
 	r := model.Input{Source: source, Input: v.File, State: model.InputAccepted, Objects: v.Objects, Since: time.Now()}
 	for _, pod := range v.Pods {
@@ -150,8 +150,7 @@ func dropOwned(all []*Verdict) {
 	}
 }
 
-// Conflicts adds the errors that several inputs make together: what the watcher and the admission of the
-// runner would say if all of it were in one directory.
+// Conflicts adds the errors that inputs cause together: those of the watcher and of the runner's admission if all were in one directory.
 func Conflicts(all []*Verdict) {
 	dropOwned(all)
 	first := map[manifests.Key]*manifests.Pod{}
@@ -180,6 +179,7 @@ func (v *Verdict) add(pod *manifests.Pod, field, msg, hint string) {
 	v.Errors = append(v.Errors, &manifests.Error{File: v.File, Line: pod.Origin.Line, Pod: pod.Key().String(), Field: field, Msg: msg, Hint: hint})
 }
 
+// Place returns the origin as file:line, as far as it is known.
 func Place(o manifests.Origin) string {
 	if o.Line == 0 {
 		return o.File

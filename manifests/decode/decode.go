@@ -215,7 +215,7 @@ func (l *loader) podObject(m map[string]any, it document.Item, complaints []erro
 				found = append(found, document.Problem{Path: it.Path(at.FieldPath()), Msg: "duplicate field"})
 			}
 		case nothing:
-			// The decoder knows more than we look for: say what it says.
+			// Keep errors that only the decoder finds, in its words.
 			found = append(found, document.Problem{Path: it.Prefix, Msg: strings.TrimPrefix(err.Error(), "json: ")})
 		}
 	}

@@ -26,7 +26,7 @@ func (l *loader) ignore(it document.Item, kind, version, why string) {
 	l.ignored[i].lines = append(l.ignored[i].lines, it.FirstLine())
 }
 
-// ignoredLine says in one line what of an input is ignored and why; empty: nothing is.
+// ignoredLine lists in one line what is ignored and why; empty if nothing is.
 func (l *loader) ignoredLine() string {
 	if len(l.ignored) == 0 {
 		return ""

@@ -10,8 +10,8 @@ import (
 	"monopod/manifests/lenient"
 )
 
-// lenientObject reads an object again that has been refused with the errors from before on, with what is unambiguous in it written as
-// Kubernetes wants it. Notes say what that is. What is still wrong with it takes the place of those errors.
+// lenientObject decodes a refused object again after lenient.Rewrite. Notes record the changes. Remaining errors replace those from before
+// on.
 func (l *loader) lenientObject(data []byte, it document.Item, before int) {
 	if l.over || parts(data, maxOwnParts) > maxOwnParts {
 		return

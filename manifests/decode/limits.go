@@ -5,8 +5,7 @@ import (
 	"monopod/manifests/document"
 )
 
-// Limits of one input, far beyond what anybody writes for one machine: they are for inputs that are made to fill its
-// memory, or its log.
+// Limits of one input, far above what one machine needs: they protect memory and log against malicious input.
 const (
 	// maxNested is how deep lists may be in lists.
 	maxNested = 4

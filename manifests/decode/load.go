@@ -23,13 +23,13 @@ import (
 	"monopod/manifests/policy"
 )
 
-// Options says about an input what its bytes do not tell.
+// Options are the facts about an input that are not in its bytes.
 type Options struct {
 	// Source is the name of the source that read the input; it becomes Origin.Source.
 	Source string
 	// Policy is that of the node for this source.
 	Policy policy.Policy
-	// Author is who wrote the documents.
+	// Author wrote the documents.
 	Author Author
 }
 
@@ -67,7 +67,7 @@ func Parts(file string, data []byte, o Options) (*manifests.Content, error) {
 	return &l.content, joinErrors(l.errs)
 }
 
-// Pods is All for those who look at pods only.
+// Pods is All for callers that need pods only.
 func Pods(file string, data []byte, o Options) ([]*manifests.Pod, error) {
 	c, err := All(file, data, o)
 	if err != nil {

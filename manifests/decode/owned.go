@@ -141,7 +141,7 @@ func withoutOwned(docs []Document) []Document {
 	})
 }
 
-// Author is who wrote the documents of an input: it decides which fields of the metadata count.
+// Author is the author of an input, which determines the fields of the metadata that count.
 type Author int
 
 const (

@@ -23,8 +23,8 @@ type Document struct {
 	ID manifests.ObjectID
 	// Line is the 1-based line at which it starts.
 	Line int
-	// Canonical is the document as YAML of its own: keys sorted, without comments, anchors and styles. Two documents
-	// that say the same in the same words have the same.
+	// Canonical is the document as YAML of its own: keys sorted, without comments, anchors and styles. Documents that differ only in those
+	// have the same.
 	Canonical []byte
 	// ownable has the controller of the document.
 	ownable ownable

@@ -27,7 +27,7 @@ func asReplicaSet(obj metav1.Object) metav1.Object {
 	}
 }
 
-// templateProblems checks the pods that a workload would make, and what it says about their number.
+// templateProblems checks the pods that a workload would create, and their number.
 func (l *loader) templateProblems(obj metav1.Object, it document.Item) (found, notes []document.Problem) {
 	t, _, path := manifests.TemplateOf(obj)
 	if t == nil {

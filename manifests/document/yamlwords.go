@@ -22,7 +22,7 @@ func IsForeignSpace(r rune) bool {
 	return r == 0xA0 || 0x2000 <= r && r <= 0x200B || r == 0x202F || r == 0x205F || r == 0x3000
 }
 
-// ForeignSpaceError says where the first such space is; nil: there is none.
+// ForeignSpaceError reports the first such space; nil if the document has none.
 func (s *Source) ForeignSpaceError() *manifests.Error {
 	if s.Doc.JSON || !bytes.ContainsFunc(s.Doc.Data, IsForeignSpace) { // which needs no look at each line
 		return nil

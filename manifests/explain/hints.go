@@ -16,7 +16,7 @@ import (
 	"monopod/manifests/schema"
 )
 
-// The words of a mistake are often those of Kubernetes, or of a parser. What is here says beside them what to write.
+// Messages of Kubernetes or of a parser name the problem. The advice of this file adds what to write.
 
 // Advice returns what to write instead of an invalid value; empty if the error is clear enough. spec is that of the pod, or nil.
 func Advice(e *field.Error, spec *corev1.PodSpec) string {

@@ -18,8 +18,7 @@ func fates() []fieldFate {
 	return append(all, initContainerFates(all)...)
 }
 
-// initContainerFates are those of regular containers: what means nothing for init containers is no valid field
-// of theirs, which validation says.
+// initContainerFates repeats the lines of regular containers. Fields that init containers must not have are left to validation.
 func initContainerFates(all []fieldFate) []fieldFate {
 	var lines []fieldFate
 	for _, line := range all {

@@ -17,7 +17,7 @@ import (
 type fate int
 
 const (
-	// enforced: the field does what Kubernetes says it does.
+	// enforced: the field works as in Kubernetes.
 	enforced fate = iota + 1
 	// harmless: the field is accepted and has no effect on a single machine; the note has the reason.
 	harmless

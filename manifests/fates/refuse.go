@@ -65,7 +65,7 @@ func (r *refuser) value(f *fieldNode, v reflect.Value, path string) {
 	}
 }
 
-// refuse reports a refused field: once, not each field in it, unless the table says more about one of those.
+// refuse reports a refused field once instead of each field below it, unless the table has a more specific line for one of those.
 func (r *refuser) refuse(f *fieldNode, v reflect.Value, path string) {
 	if f.mixed {
 		before := r.found

@@ -1,8 +1,7 @@
-// Package lenient reads what podman reads from a manifest although Kubernetes refuses it, where it can mean one thing only: numbers as text,
-// protocols in lower case, podman's names of pull policies, containers without a name, workloads without a selector, stop signals without an
-// operating system.
+// Package lenient accepts what podman accepts and Kubernetes refuses, where it is unambiguous: numbers as text, protocols in lower case,
+// podman's pull policies, containers without a name, workloads without a selector, stop signals without an operating system.
 //
-// It is pure. It must not know what a valid manifest is: it rewrites a document, and who asked for that validates it again.
+// It is pure. It must not validate: it rewrites a document, and the caller validates the result.
 package lenient
 
 import (
@@ -221,7 +220,7 @@ func (r *rewriter) scalar(m map[string]any, key, path string) {
 	}
 }
 
-// text is a number or a boolean as text, if it is written as anybody would print it: not 0777, 1_000, 1.10 or yes.
+// text converts a number or boolean to text, if it is written in its usual form: not 0777, 1_000, 1.10 or yes.
 func (r *rewriter) text(v any, path string) (string, bool) {
 	text := ""
 	switch v := v.(type) {

@@ -5,8 +5,8 @@ import (
 	"unicode/utf8"
 )
 
-// canonicalizer rewrites JSON that encoding/json has written: keys sorted, fields that are not set left out, as prune says. It does what
-// canonicalTree does, without making values of it: hashes are what most of the memory goes to that the start of many pods turns over.
+// canonicalizer rewrites JSON of encoding/json with sorted keys and without unset fields, as defined by prune. Unlike canonicalTree it
+// creates no values: hashes cause most of the allocations when many pods start.
 type canonicalizer struct {
 	in  []byte
 	pos int

@@ -1,6 +1,6 @@
 // Package podhash hashes the parts of a pod that decide what must be replaced when its manifest changes.
 //
-// The hashes are labels of running pods: they must not change with a new version of monopod, of Go or of the Kubernetes API.
+// The hashes are stored with running pods: they must not change with a new version of monopod, of Go or of the Kubernetes API.
 package podhash
 
 import (

@@ -47,8 +47,8 @@ func (c objectsChecker) counts(obj metav1.Object) {
 	}
 }
 
-// Workload checks what a workload says about its pods besides their template: selector, number, and what is particular to
-// Jobs. effective is the restart policy of the template after defaulting.
+// Workload checks the fields of a workload outside its template: selector, replicas, and those of Jobs. effective is the restart policy of
+// the template after defaulting.
 func Workload(obj metav1.Object, effective corev1.RestartPolicy) field.ErrorList {
 	t, selector, path := manifests.TemplateOf(obj)
 	c := objectsChecker{&check.Checker{}}

@@ -55,7 +55,7 @@ type Store struct {
 	lost *DamagedError
 	// crash, in tests, ends a change before the step named.
 	crash func(step string)
-	// whole is held while files are replaced; who reads the directory holds it to see a change as a whole.
+	// whole is held while files are replaced. Readers of the directory hold it to see a change as a whole.
 	whole sync.Mutex
 }
 
@@ -325,7 +325,7 @@ func (s *Store) at(step string) {
 	}
 }
 
-// finish carries out what the journal says, if there is one.
+// finish carries out the journal, if one exists.
 func (s *Store) finish() error {
 	data, err := atomicfile.Read(filepath.Join(s.dir, journal), atomicfile.MaxState)
 	if errors.Is(err, fs.ErrNotExist) {

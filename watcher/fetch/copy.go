@@ -34,8 +34,8 @@ func NewCopy(dir string) *Copy { return &Copy{dir: dir, write: atomicfile.Write}
 type Kept struct {
 	// Body is the answer as it was received, Signature what vouches for it and came apart from it, if anything.
 	Body, Signature []byte
-	// Counts is what counts, as a List in JSON, when that is not what Body says: some of it was refused, and has the
-	// content of earlier answers. Nil when it is.
+	// Counts is the accepted content, as a List in JSON, where it differs from Body: refused objects have the content of earlier answers.
+	// Nil if it is the same.
 	Counts []byte
 	Stamp
 	// Stale is set if a newer answer could not be written. It is not stored in this form.

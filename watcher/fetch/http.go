@@ -39,7 +39,7 @@ type HTTPConfig struct {
 	MaxSize int
 	// Detached asks for the signature of each answer too, at the URL with ".minisig" behind its path.
 	Detached bool
-	// Trust is whom to trust and who to be.
+	// Trust configures the trusted certificates and the client's own credentials.
 	Trust Trust
 	// Client makes the requests; nil means one of its own. Its redirect policy is replaced, and a missing timeout
 	// filled in; its transport takes the place of Trust and of the proxy of the environment.

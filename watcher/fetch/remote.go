@@ -23,21 +23,20 @@ import (
 
 // Fetcher asks the place of a remote source, whatever its protocol is.
 type Fetcher interface {
-	// Fetch returns what the place says now. seen belongs to the answer that counts; when that is still what the place
-	// says the error is ErrNotModified. It is a *Refusal when an answer came that must not be used, and a *Later when the
-	// place says when to ask again.
+	// Fetch returns the current answer. seen identifies the accepted answer; if that is still current, the error is ErrNotModified. It is a
+	// *Refusal if the answer must not be used, and a *Later if the server set the time of the next request.
 	Fetch(ctx context.Context, seen Validators) (*Answer, error)
 	// Close gives back idle connections.
 	Close()
 }
 
-// Validators tell a place which answer is known: those of HTTP, or a digest as ETag.
+// Validators identify the known answer to the server: those of HTTP, or a digest as ETag.
 type Validators struct {
 	ETag         string `json:"etag,omitempty"`
 	LastModified string `json:"lastModified,omitempty"`
 }
 
-// Answer is what a place said.
+// Answer is the answer to one request.
 type Answer struct {
 	Body []byte
 	// Signature vouches for Body and came apart from it; nil when there is none.
@@ -58,7 +57,7 @@ func (r *Refusal) Unwrap() error { return r.Err }
 
 func refuse(format string, args ...any) error { return &Refusal{fmt.Errorf(format, args...)} }
 
-// Later is a failure of a place that says when to ask again.
+// Later is a failure with the time of the next request set by the server.
 type Later struct {
 	Err   error
 	After time.Duration
@@ -216,7 +215,7 @@ func (s *Remote) ask(ctx context.Context) error {
 	return s.take(answer)
 }
 
-// confirm takes note that the answer in effect is what the place says.
+// confirm notes that the accepted answer is still current.
 func (s *Remote) confirm() error {
 	if err := s.outdated(s.version); err != nil {
 		return &Refusal{fmt.Errorf("%s: %w", s.cfg.Input, err)}

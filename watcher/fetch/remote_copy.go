@@ -79,7 +79,7 @@ func (s *Remote) revive(k *Kept) error {
 	return nil
 }
 
-// ageText tells an age; a clock that was wrong then, or is now, makes it mean nothing.
+// ageText formats an age. It is approximate at best: the clock may have been wrong then, or be wrong now.
 func ageText(age time.Duration) string {
 	switch {
 	case age < 0:

@@ -35,7 +35,7 @@ type Config struct {
 	Load watcher.Loader
 	// Log gets one line per file whose state changes; nil means none.
 	Log *slog.Logger
-	// Whole, which may be nil, is held while the files are looked at: who changes several of them at once holds it too.
+	// Whole, which may be nil, is held while the files are read. Writers that change several files as one hold it too.
 	Whole sync.Locker
 	// Aside is for how long the pods of a file stay that gets a name that is not read, as a backup has; 0 means 1 s.
 	Aside time.Duration

@@ -49,7 +49,7 @@ type input struct {
 
 // writing is the wait for the end of a write.
 type writing struct {
-	// id and since say how long the file has been seen without a change; since is zero when nothing is waited for.
+	// id was seen unchanged since then; since is zero if nothing is awaited.
 	id    identity
 	since time.Time
 	// next is when to look again, after a pause that grows.

@@ -67,8 +67,8 @@ func survey(path string, single bool, want interests, calls *calls) listing {
 	return listing{err: &fs.PathError{Op: "read", Path: path, Err: errPathSpecial}, single: single}
 }
 
-// lookForMissing tells a single file that is gone from one that cannot be seen: it is gone when its directory is
-// there and has no entry of that name.
+// lookForMissing distinguishes a single file that is gone from one that cannot be seen: it is gone if its directory exists and has no entry
+// of that name.
 func lookForMissing(path string, cause error) listing {
 	l := listing{single: true}
 	if l.site, l.err = findSite(filepath.Dir(path)); l.err != nil {

@@ -44,7 +44,7 @@ func (in interests) follow(hops []hop) {
 // fsnotify may hold its lock while it delivers an error, so the receiver must not be the goroutine that adds watches: hence the extra one.
 type notifier struct {
 	fs *fsnotify.Watcher
-	// ids says which directory was behind a path when its watch was made.
+	// ids are the directories that were at the paths when their watches were added.
 	ids map[string]fileID
 	// trigger holds a token when dirty or lost are set.
 	trigger chan struct{}

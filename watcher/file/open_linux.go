@@ -166,7 +166,7 @@ func remote(f *os.File) bool {
 	return false
 }
 
-// identifySite fills in what tells the directory at dir, a path without links, from another one there; what the kernel does not tell stays zero.
+// identifySite identifies the directory at dir, a path without links, so that another one at that path is noticed. Unknown parts stay zero.
 func identifySite(dir string) site {
 	at := site{real: dir}
 	var st unix.Statx_t

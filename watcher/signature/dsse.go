@@ -24,8 +24,8 @@ type envelope struct {
 	} `json:"signatures"`
 }
 
-// openEnvelope returns the manifests in an envelope and their version, when one of the keys has signed it. The ids of keys
-// in it say nothing that is signed, and are not looked at.
+// openEnvelope returns the manifests in an envelope and their version, if one of the keys signed it. Key ids are ignored, because they are
+// not signed.
 func openEnvelope(keys []ed25519.PublicKey, body []byte) ([]byte, uint64, error) {
 	var e envelope
 	if err := json.Unmarshal(body, &e); err != nil {

@@ -264,7 +264,7 @@ func (s *Runner) Wants(pods string, state model.InputState) watcher.Set {
 	})
 }
 
-// Says waits for a report with these words.
+// Says waits for a report that contains these words.
 func (s *Runner) Says(words string) watcher.Set {
 	s.t.Helper()
 	return s.Until("a report that says "+words, func(set watcher.Set) bool {

@@ -246,6 +246,7 @@ func (c resourcesChecker) claim(path *field.Path, claim corev1.ResourceClaim, se
 	seen[key] = true
 }
 
+// ResourceClaims checks the resource claims of the pod.
 func (c resourcesChecker) ResourceClaims(path *field.Path) {
 	seen := map[string]bool{}
 	for i, claim := range c.Pod.Spec.ResourceClaims {

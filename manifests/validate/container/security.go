@@ -225,7 +225,7 @@ func (c securityChecker) sysctls(path *field.Path, sysctls []corev1.Sysctl) {
 	}
 }
 
-// SysctlNamespace says in which kind of namespace a sysctl lives, empty for those of the whole machine.
+// SysctlNamespace returns the kind of namespace that a sysctl belongs to, empty for those of the whole machine.
 func SysctlNamespace(name string) string {
 	// Either sign may separate the parts; the first one in the name decides which does.
 	if i := strings.IndexAny(name, "./"); i >= 0 && name[i] == '/' {

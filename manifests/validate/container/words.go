@@ -10,8 +10,7 @@ import (
 	"monopod/manifests/validate/check"
 )
 
-// wordSizes are the lengths of the variables of a container as far as a manifest tells them; what is only known when it
-// starts counts as nothing.
+// wordSizes are the lengths of a container's variables as far as the manifest has them; values known only at start count as 0.
 type wordSizes struct {
 	known map[string]int
 	// open is set if there may be further variables, so that an unknown one may have any length.

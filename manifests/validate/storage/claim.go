@@ -37,6 +37,7 @@ func (c volumesChecker) claimTemplate(at *field.Path, t *corev1.PersistentVolume
 	c.ClaimSpec(at.Child("spec"), &t.Spec)
 }
 
+// ClaimSpec checks the spec of a claim.
 func (c volumesChecker) ClaimSpec(at *field.Path, spec *corev1.PersistentVolumeClaimSpec) {
 	if len(spec.AccessModes) == 0 {
 		c.Required(at.Child("accessModes"), "at least 1 access mode is required")
@@ -78,6 +79,7 @@ func (c volumesChecker) positive(at *field.Path, q resource.Quantity) {
 	}
 }
 
+// PersistentVolume checks a PersistentVolume.
 func (c volumesChecker) PersistentVolume(v *corev1.PersistentVolume) {
 	at, spec := field.NewPath("spec"), &v.Spec
 	if len(spec.AccessModes) == 0 {
@@ -155,6 +157,7 @@ func (c volumesChecker) persistentSource(at *field.Path, spec *corev1.Persistent
 	}
 }
 
+// StorageClass checks a StorageClass.
 func (c volumesChecker) StorageClass(s *manifests.StorageClass) {
 	if s.Provisioner == "" {
 		c.Required(field.NewPath("provisioner"), "")

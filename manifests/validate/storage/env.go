@@ -20,6 +20,7 @@ type variablesChecker struct{ *check.Checker }
 // Variables returns the checks of environment variables, which report to c.
 func Variables(c *check.Checker) variablesChecker { return variablesChecker{c} }
 
+// Env checks environment variables.
 func (c variablesChecker) Env(path *field.Path, env []corev1.EnvVar) {
 	for i := range env {
 		at := path.Index(i)
@@ -186,6 +187,7 @@ func (c variablesChecker) fileKeyRef(path *field.Path, ref *corev1.FileKeySelect
 	}
 }
 
+// EnvFrom checks the objects that environment variables are taken from.
 func (c variablesChecker) EnvFrom(path *field.Path, from []corev1.EnvFromSource) {
 	for i, source := range from {
 		at := path.Index(i)
