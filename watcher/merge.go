@@ -87,7 +87,7 @@ func (o Owners) Claim(set Set) Set {
 	set.Pods = pods
 	set.Objects = o.claimObjects(set.Objects, &c)
 	set.Workloads = o.claimObjects(set.Workloads, &c)
-	set.Inputs = c.told()
+	set.Inputs = c.merged()
 	return set
 }
 
@@ -146,7 +146,7 @@ func (c *conflicts) on(at manifests.Origin) *conflict {
 }
 
 // merged returns the reports with the conflicts in them; a report is added for an input that has none.
-func (c *conflicts) told() []model.Input {
+func (c *conflicts) merged() []model.Input {
 	if len(c.inputs) == 0 {
 		return c.reports
 	}

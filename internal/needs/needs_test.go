@@ -8,9 +8,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"monopod/internal/model"
 	"monopod/manifests/manifesttest"
 	"monopod/node/localapi"
-	"monopod/watcher"
 )
 
 const pod = `
@@ -59,13 +59,13 @@ func TestImagesOfARefusedFileAreNeededToo(t *testing.T) {
 	}
 	for _, tt := range []struct {
 		name   string
-		report watcher.Report
+		report model.Input
 		want   []string
 	}{
-		{"a refused file", watcher.Report{State: watcher.Refused, Input: file}, []string{"app:1", "b", "c"}},
-		{"an accepted file", watcher.Report{State: watcher.Accepted, Input: file}, nil},
-		{"a URL", watcher.Report{State: watcher.Refused, Input: "https://example.com/a.yaml"}, nil},
-		{"a file that is gone", watcher.Report{State: watcher.Refused, Input: file + ".gone"}, nil},
+		{"a refused file", model.Input{State: model.InputRefused, Input: file}, []string{"app:1", "b", "c"}},
+		{"an accepted file", model.Input{State: model.InputAccepted, Input: file}, nil},
+		{"a URL", model.Input{State: model.InputRefused, Input: "https://example.com/a.yaml"}, nil},
+		{"a file that is gone", model.Input{State: model.InputRefused, Input: file + ".gone"}, nil},
 	} {
 		n := newImages()
 		n.Refused(tt.report)

@@ -8,9 +8,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"monopod/internal/model"
 	"monopod/internal/verdict"
 	"monopod/manifests/decode"
-	"monopod/watcher"
 )
 
 const (
@@ -52,7 +52,7 @@ func TestJudgeListsWhatAFileHolds(t *testing.T) {
 		t.Errorf("notes %q, errors %v", v.Notes, v.Errors)
 	}
 	r := v.Report("file")
-	if r.Source != "file" || r.Input != "a.yaml" || r.State != watcher.Accepted || !cmp.Equal(r.Pods, []string{"default/web"}) || !cmp.Equal(r.Objects, v.Objects) {
+	if r.Source != "file" || r.Input != "a.yaml" || r.State != model.InputAccepted || !cmp.Equal(r.Pods, []string{"default/web"}) || !cmp.Equal(r.Objects, v.Objects) {
 		t.Errorf("reported as %+v", r)
 	}
 }

@@ -92,7 +92,7 @@ func New(cfg Config) *Source {
 	g.aside = cmp.Or(cfg.Aside, g.aside)
 	return &Source{
 		cfg: cfg, log: cfg.Log.With("source", cfg.Name), graces: g,
-		calls: newCalls(), inputs: map[string]*input{}, restless: map[string]*input{}, ignored: map[string]model.Input{},
+		calls: newCalls(), inputs: map[string]*input{}, rechecks: map[string]*input{}, ignored: map[string]model.Input{},
 	}
 }
 
