@@ -130,3 +130,12 @@ func TestPodsOfACronJobHaveNoNamesYet(t *testing.T) {
 		t.Errorf("got %q", lines)
 	}
 }
+
+func TestManyWarningsAreSummedUp(t *testing.T) {
+	t.Parallel()
+	got, _ := of(t, false, aPod("a", ", envFrom: ["+strings.Repeat("{configMapRef: {name: c}},", 205)+"]", ""))
+	lines := strings.Split(strings.TrimSpace(got), "\n")
+	if last := lines[len(lines)-1]; len(lines) != 200 || last != "f:1: pod default/a: there are 6 more warnings" {
+		t.Errorf("%d lines, the last is %s", len(lines), last)
+	}
+}
