@@ -1,8 +1,9 @@
 package manifests_test
 
 import (
-	"monopod/manifests"
 	"testing"
+
+	"monopod/manifests"
 )
 
 func TestKeysSortByNamespaceThenName(t *testing.T) {

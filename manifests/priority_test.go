@@ -4,11 +4,11 @@ import (
 	"strings"
 	"testing"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"monopod/manifests"
 	"monopod/manifests/decode"
 	"monopod/manifests/podhash"
-
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 const prioritiesFile = `

@@ -76,7 +76,8 @@ func TestConflictsBetweenFiles(t *testing.T) {
 	}{
 		{"none", []string{"a.yaml", web, "b.yaml", reader}, nil},
 		{
-			"one name twice", []string{"a.yaml", web, "b.yaml", web},
+			"one name twice",
+			[]string{"a.yaml", web, "b.yaml", web},
 			[]string{"b.yaml:1: pod default/web: metadata.name: is already defined at a.yaml:1; give one of them another name, or remove it"},
 		},
 		{"one host port twice", []string{"a.yaml", web, "b.yaml", api}, []string{"pod default/"}},

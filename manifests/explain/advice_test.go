@@ -172,22 +172,26 @@ func TestSyntaxErrorNamesLineAndCause(t *testing.T) {
 	}{
 		{
 			"a line of YAML",
-			document.Document{Data: []byte("a: 1\nb: c: d\n"), Line: 10}, fmt.Errorf("yaml: line 2: mapping values are not allowed in this context"),
+			document.Document{Data: []byte("a: 1\nb: c: d\n"), Line: 10},
+			fmt.Errorf("yaml: line 2: mapping values are not allowed in this context"),
 			"f:11: mapping values are not allowed in this context; put the value in quotes: it has a colon and a space in it",
 		},
 		{
 			"a tab in the indentation",
-			document.Document{Data: []byte("a:\n\tb: 1\n"), Line: 10}, fmt.Errorf("yaml: line 2: found character that cannot start any token"),
+			document.Document{Data: []byte("a:\n\tb: 1\n"), Line: 10},
+			fmt.Errorf("yaml: line 2: found character that cannot start any token"),
 			"f:11:1: found character that cannot start any token; YAML does not allow tabs for indentation, use spaces",
 		},
 		{
 			"a template",
-			document.Document{Data: []byte("a: 1\nb: {{ .x }}\n"), Line: 10}, fmt.Errorf("invalid map key: map[interface {}]interface {}{}"),
+			document.Document{Data: []byte("a: 1\nb: {{ .x }}\n"), Line: 10},
+			fmt.Errorf("invalid map key: map[interface {}]interface {}{}"),
 			"f:11:4: a mapping cannot be the name of a field; this looks like a template that nobody has rendered yet",
 		},
 		{
 			"a line beyond the end",
-			document.Document{Data: []byte("a: 1\n"), Line: 10}, fmt.Errorf("yaml: line 99: did not find expected key"),
+			document.Document{Data: []byte("a: 1\n"), Line: 10},
+			fmt.Errorf("yaml: line 99: did not find expected key"),
 			"f:11: did not find expected key; look at the indentation, here and in the next line: what belongs together begins in the same column. A text of several lines is written behind key: |",
 		},
 	} {

@@ -39,7 +39,7 @@ func Files(tb testing.TB, dir string) map[string][]byte {
 		if e.IsDir() {
 			continue
 		}
-		data, err := os.ReadFile(filepath.Join(dir, e.Name()))
+		data, err := os.ReadFile(filepath.Join(dir, e.Name())) //nolint:forbidigo // tests read files
 		if err != nil {
 			tb.Fatal(err)
 		}

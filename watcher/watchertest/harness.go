@@ -56,6 +56,7 @@ func (l *LineLoader) Load(file string, data []byte) (*manifests.Content, error) 
 	return &manifests.Content{Pods: pods}, nil
 }
 
+// NewPod returns a pod of one container with the image.
 func NewPod(name, image string, o manifests.Origin) *manifests.Pod {
 	return &manifests.Pod{
 		Object: &corev1.Pod{
@@ -83,6 +84,7 @@ func podNames(s watcher.Set) []string {
 	return all
 }
 
+// ReportOn returns the report of a set on one input, the zero value if it has none.
 func ReportOn(s watcher.Set, input string) model.Input {
 	for _, r := range s.Inputs {
 		if r.Input == input {
@@ -92,6 +94,7 @@ func ReportOn(s watcher.Set, input string) model.Input {
 	return model.Input{}
 }
 
+// StateOf returns the state of one input.
 func StateOf(s watcher.Set, input string) model.InputState { return ReportOn(s, input).State }
 
 // Runner runs a source and remembers every Set it sent.
@@ -106,6 +109,7 @@ type Runner struct {
 	news chan struct{}
 }
 
+// StartSource runs a source until the test ends.
 func StartSource(tb testing.TB, src watcher.Source) *Runner {
 	tb.Helper()
 	s := &Runner{t: tb, news: make(chan struct{}, 1)}
@@ -140,6 +144,7 @@ func StartSource(tb testing.TB, src watcher.Source) *Runner {
 	return s
 }
 
+// Last returns the last set that the source sent; false if it has sent none.
 func (s *Runner) Last() (watcher.Set, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -156,6 +161,7 @@ func (s *Runner) History() []watcher.Set {
 	return slices.Clone(s.sets)
 }
 
+// Patience is how long a test waits for a source.
 const Patience = time.Minute
 
 // Until waits for a set that satisfies ok and returns it.
@@ -204,6 +210,7 @@ func (s *Runner) NeverWithout(pod string) {
 	}
 }
 
+// Write writes a file.
 func Write(tb testing.TB, path, data string) {
 	tb.Helper()
 	Must(tb, os.WriteFile(path, []byte(data), 0o644))
@@ -217,6 +224,7 @@ func Replace(tb testing.TB, path, data string) {
 	Must(tb, os.Rename(tmp, path))
 }
 
+// Must fails the test if err is not nil.
 func Must(tb testing.TB, err error) {
 	tb.Helper()
 	if err != nil {
@@ -257,6 +265,7 @@ func Images(set watcher.Set) string {
 	return strings.Join(all, " ")
 }
 
+// Wants waits for a set with these pods, whose first input has this state.
 func (s *Runner) Wants(pods string, state model.InputState) watcher.Set {
 	s.t.Helper()
 	return s.Until(pods+" "+string(state), func(set watcher.Set) bool {
