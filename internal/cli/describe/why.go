@@ -37,7 +37,7 @@ func (p Commands) WhyCommand() *cobra.Command {
 		Long: "For each pod: where it is defined, what runs, the cause of the problem and what is behind it, the last output of a container that exited, what happens " +
 			"next and when, and how to fix it. Without POD, covers every pod, file and source with a problem. POD may be the name of a workload, for its pods; for " +
 			"an unknown name, similar names are suggested.\n\n" +
-			"Works while containerd or the network is down. If the daemon is not running, reports what is known from the disk of the instance that --config names. " +
+			"Works while containerd or the network is down. If the daemon is not running, reads the disk of the instance that --config names. " +
 			"`-o json` prints one object per chain with steps of the kinds wanted, runs, cause, output, events, next and action; the reasons of causes are stable " +
 			"between releases (`monopod docs why`).\n\n" +
 			"Exit code 0: answered, also if something is wrong; 1: no answer.",
