@@ -20,7 +20,7 @@ import (
 	"monopod/internal/program"
 )
 
-// cleanupPatience is how long removals that are still going on may take.
+// cleanupPatience bounds unfinished removals.
 const cleanupPatience = 2 * time.Minute
 
 // CleanupCommand returns `monopod cleanup`.

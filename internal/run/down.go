@@ -20,7 +20,7 @@ import (
 	"monopod/internal/program"
 )
 
-// KeeperEnd is how long the agent of a run may take to end.
+// KeeperEnd bounds how long the daemon of a run takes to end.
 const KeeperEnd = 30 * time.Second
 
 // DownCommand returns `monopod down`.
@@ -88,7 +88,7 @@ func (p Commands) down(ctx context.Context, cfg *config.Loaded, args []string, a
 	return errors.Join(errs...)
 }
 
-// DownSlot ends the agent of a run that was left, and removes the run.
+// DownSlot stops the daemon of a kept run, and removes the run.
 func (p Commands) DownSlot(ctx context.Context, s *Slot) error {
 	if err := s.takeOver(ctx); err != nil {
 		return err
@@ -104,7 +104,7 @@ func (p Commands) DownSlot(ctx context.Context, s *Slot) error {
 	return nil
 }
 
-// takeOver locks the slot, which the agent of the run has as long as it lives.
+// takeOver stops the daemon of the run, which holds the lock of the slot, and locks the slot.
 func (s *Slot) takeOver(ctx context.Context) error {
 	asked := 0
 	for deadline := time.Now().Add(KeeperEnd); ; pause.For(ctx, daemon.PollInterval/4) {
@@ -126,7 +126,7 @@ func (s *Slot) takeOver(ctx context.Context) error {
 	}
 }
 
-// keeper is the process that holds the lock, as the file says; 0: it does not say yet.
+// keeper returns the process id in the lock file; 0: it has none yet.
 func (s *Slot) keeper() int {
 	b, err := os.ReadFile(filepath.Join(s.Root, dirlock.LockName))
 	pid, bad := strconv.Atoi(strings.TrimSpace(string(b)))

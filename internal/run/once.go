@@ -18,7 +18,7 @@ type onceOptions struct {
 	trialFlags
 	remove   bool
 	failFast bool
-	// env is a file that gets the variables of `up`.
+	// env is a file to which the variables of `up` are appended.
 	env string
 }
 
@@ -82,7 +82,7 @@ func (p Commands) tellOnce(o *onceOptions, r trial.Report, g *stage) error {
 	return nil
 }
 
-// appendEnv tells whoever comes later where the pods are.
+// appendEnv appends the addresses of the pods to the file of --env, for later steps.
 func (o *onceOptions) appendEnv(r trial.Report) error {
 	if o.env == "" {
 		return nil
@@ -100,7 +100,7 @@ func (o *onceOptions) appendEnv(r trial.Report) error {
 	return errors.Join(err, f.Close())
 }
 
-// leave removes the pods, or leaves them and says how to go on with them.
+// leave removes the pods, or keeps them and prints how to use them.
 func (p Commands) leave(ctx context.Context, g *stage, remove bool) error {
 	if remove {
 		return g.remove(ctx)

@@ -22,29 +22,29 @@ import (
 	"monopod/internal/trial"
 )
 
-// A run of its own, of `once` or `up`, lives in a slot: a numbered pair of directories beside those of the daemon,
-// <rootDirectory>-runs/N and <stateDirectory>-runs/N. The lock of the first is held while the run lives, so the kernel
-// says which runs are dead. runFile is in it as long as anything of a run may be on the machine; what stays after that
-// are the images, for the next run in the slot.
+// Each run of `once` or `up` uses a slot: a numbered pair of directories beside those of the daemon,
+// <rootDirectory>-runs/N and <stateDirectory>-runs/N. A run locks the first one until it ends, so a free lock means that
+// the run is dead. runFile exists as long as anything of a run may be on the machine. Afterwards only the images stay,
+// for the next run in the slot.
 const (
 	RunsSuffix = "-runs"
-	// maxRuns is how many runs there can be at once.
+	// maxRuns limits the concurrent runs.
 	maxRuns = 256
 	// runFile is the configuration of the run.
 	runFile = "run.yaml"
-	// KeptFile marks a run that `once` has left on purpose: only `down` may end it.
+	// KeptFile marks a run whose pods `once` has kept: only `down` may remove it.
 	KeptFile = "kept"
-	// RunLog is what the agent of the run says.
+	// RunLog is the log of the run's daemon.
 	RunLog = "monopod.log"
 )
 
-// Slot is a slot that this process has.
+// Slot is a numbered pair of directories for one run.
 type Slot struct {
 	number      int
 	base        *config.Loaded
 	Root, State string
 	held        dirlock.Locks
-	// subnet is open while a subnet is locked.
+	// subnet is the open lock file while a subnet is locked.
 	subnet *os.File
 }
 
@@ -54,7 +54,7 @@ func NewSlot(base *config.Loaded, number int) *Slot {
 	return &Slot{number: number, base: base, Root: filepath.Join(base.RootDirectory+RunsSuffix, n), State: filepath.Join(base.StateDirectory+RunsSuffix, n)}
 }
 
-// Slots returns those that exist, by number.
+// Slots returns the existing slots, sorted by number.
 func Slots(base *config.Loaded) ([]*Slot, error) {
 	entries, err := os.ReadDir(base.RootDirectory + RunsSuffix)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -71,13 +71,13 @@ func Slots(base *config.Loaded) ([]*Slot, error) {
 	return all, nil
 }
 
-// Lock takes the slot, unless somebody lives in it: that is a heldError.
+// Lock locks the slot. If a run is alive in it, dirlock.IsHeld reports true for the error.
 func (s *Slot) Lock() (err error) {
 	s.held, err = dirlock.TakeLocks(0, s.Root, s.State)
 	return err
 }
 
-// Release leaves the slot to others.
+// Release unlocks the slot.
 func (s *Slot) Release() {
 	s.held.Release()
 	s.held = nil
@@ -93,13 +93,13 @@ func (s *Slot) Has(name string) bool {
 	return err == nil
 }
 
-// Used says that something of a run may be on the machine.
+// Used reports whether anything of a run may be on the machine.
 func (s *Slot) Used() bool { return s.Has(runFile) }
 
-// Kept says that it was left there on purpose.
+// Kept reports whether the pods of the run were kept.
 func (s *Slot) Kept() bool { return s.Has(KeptFile) }
 
-// ChooseSubnet finds a subnet that neither the machine nor another run has, and locks it.
+// ChooseSubnet finds a subnet that neither the machine nor another run uses, and locks it.
 func (s *Slot) ChooseSubnet(m daemon.RunMachine) (string, error) {
 	f, err := atomicfile.OpenLock(m.SubnetLocks, 0o600)
 	if err != nil {
@@ -126,7 +126,7 @@ func (s *Slot) ChooseSubnet(m daemon.RunMachine) (string, error) {
 	}
 }
 
-// byteOf is the place of a subnet in the file of locks.
+// byteOf returns the offset of a subnet in the lock file.
 func byteOf(subnet string) int64 {
 	h := fnv.New64a()
 	h.Write([]byte(subnet))
@@ -146,7 +146,7 @@ func unlockByte(f *os.File, subnet string) error {
 	return unix.FcntlFlock(f.Fd(), unix.F_OFD_SETLK, &unix.Flock_t{Type: unix.F_UNLCK, Start: byteOf(subnet), Len: 1})
 }
 
-// Config is the configuration of a run in the slot: that of the daemon, with places, names and a subnet of its own.
+// Config returns the configuration of a run in the slot: that of the daemon, with its own directories, names and subnet.
 func (s *Slot) Config(subnet string) *config.Loaded {
 	c := *s.base
 	c.Sources = maps.Clone(s.base.Sources)
@@ -167,7 +167,7 @@ func (s *Slot) Config(subnet string) *config.Loaded {
 	return &c
 }
 
-// Write notes that the slot is in use, and for what: whoever finds the note without the lock knows what to remove.
+// Write stores the configuration of the run. If the run dies, the next one knows from it what to remove.
 func (s *Slot) Write(cfg *config.Loaded) error {
 	text, err := cfg.YAML()
 	if err == nil {
@@ -179,7 +179,7 @@ func (s *Slot) Write(cfg *config.Loaded) error {
 	return nil
 }
 
-// writeFile replaces a file of the slot, also with regard to a power cut.
+// writeFile replaces a file of the slot atomically, even across a power failure.
 func (s *Slot) writeFile(name string, content []byte) error {
 	path := filepath.Join(s.Root, name)
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
@@ -191,7 +191,7 @@ func (s *Slot) writeFile(name string, content []byte) error {
 	return atomicfile.Write(path, content, 0o600)
 }
 
-// Read returns what write has noted.
+// Read returns the stored configuration.
 func (s *Slot) Read() (*config.Loaded, error) {
 	cfg, err := config.Load(&config.Flags{File: filepath.Join(s.Root, runFile)}, config.Environment{WorkDir: s.Root, Hostname: os.Hostname})
 	if err != nil {
@@ -201,7 +201,7 @@ func (s *Slot) Read() (*config.Loaded, error) {
 	return cfg, nil
 }
 
-// clear removes all files of the run but the images and the log, which the next run writes anew. The note goes last.
+// clear removes all files of the run except its images and its log. runFile is removed last.
 func (s *Slot) clear() error {
 	entries, err := os.ReadDir(s.Root)
 	if err != nil {
@@ -230,8 +230,8 @@ func IgnoreGone(err error) error {
 	return err
 }
 
-// Drop removes the slot with its images. It must be held, and cleared. The lock goes last: without it others may take the
-// slot at any moment, and what is in it is theirs.
+// Drop removes the slot with its images. It must be locked and cleared. The lock file is removed last: without it, another
+// run may use the slot at any moment.
 func (s *Slot) Drop() error {
 	entries, err := os.ReadDir(s.Root)
 	errs := []error{err}

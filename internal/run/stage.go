@@ -25,26 +25,25 @@ import (
 )
 
 const (
-	// MaxOpenFailures is how often a run tries to open its runtime: nobody is there to mend it.
+	// MaxOpenFailures is how often a run tries to open its runtime before it fails.
 	MaxOpenFailures = 3
-	// removalPatience is how long a removal may take besides the grace periods of the pods.
+	// removalPatience bounds a removal, in addition to the grace periods of the pods.
 	removalPatience = 2 * time.Minute
 )
 
-// Content is what the documents of a run hold.
+// Content is the content of the manifests of a run.
 type Content struct {
 	pods               []*manifests.Pod
 	objects, workloads []*manifests.Object
 	reports            []model.Input
 }
 
-// set is the content as the only one of a source. Its name is that of the source of files: what `once` leaves is read
-// from there.
+// set returns the content as that of the file source: the pods that `once` keeps are read from there.
 func (c *Content) set() watcher.Set {
 	return watcher.Set{Source: config.SourceFile, Pods: c.pods, Objects: c.objects, Workloads: c.workloads, Inputs: c.reports}
 }
 
-// staged is a watcher.Source that has been read before, and that can be emptied once.
+// staged is a watcher.Source with fixed content, which can be emptied once.
 type staged struct {
 	set     watcher.Set
 	emptied chan struct{}
@@ -56,7 +55,7 @@ func NewStaged(c *Content) *staged { return &staged{set: c.set(), emptied: make(
 // Name implements watcher.Source.
 func (s *staged) Name() string { return config.SourceFile }
 
-// Prompt says that the first Set comes at once.
+// Prompt reports that the first Set is sent without delay.
 func (s *staged) Prompt() bool { return true }
 
 // Run implements watcher.Source.
@@ -82,7 +81,7 @@ func send(ctx context.Context, out chan<- watcher.Set, set watcher.Set) bool {
 	}
 }
 
-// stage is the agent of a run, with its pods.
+// stage is the daemon of a run, with its pods.
 type stage struct {
 	p      *program.Program
 	slot   *Slot
@@ -92,21 +91,21 @@ type stage struct {
 	log    *os.File
 	logger *slog.Logger
 	stop   context.CancelFunc
-	// ended gets the result of the App.
+	// ended receives the result of Daemon.Run.
 	ended chan error
-	// broken gets why the runtime cannot be opened.
+	// broken receives the error of opening the runtime.
 	broken chan error
-	// fresh says that there was nothing in the slot before; opened, that there may be something now.
+	// fresh: the slot was empty before this run. opened: the runtime was opened, so there may be pods.
 	fresh  bool
 	opened atomic.Bool
 	grace  time.Duration
-	// ports are held until the end: nobody else is given them.
+	// ports are the reserved host ports, until the end of the run.
 	ports []io.Closer
-	// views are the pods as wait has seen them last.
+	// views are the pods at the last look of wait.
 	views []trial.View
 }
 
-// newStage starts the agent of a run in a slot that is held. It goes on until end, whatever becomes of ctx.
+// newStage starts the daemon of a run in a locked slot. It runs until end is called, even if ctx ends.
 func (p Commands) newStage(ctx context.Context, s *Slot, cfg *config.Loaded, c *Content) (*stage, error) {
 	if err := s.Write(cfg); err != nil {
 		return nil, err
@@ -146,7 +145,7 @@ func (p Commands) newStage(ctx context.Context, s *Slot, cfg *config.Loaded, c *
 	return g, nil
 }
 
-// allow takes note of the time that a pod may take to end.
+// allow extends the time for removal to the grace period of a pod.
 func (g *stage) allow(spec *corev1.PodSpec) {
 	t := int64(corev1.DefaultTerminationGracePeriodSeconds)
 	if spec.TerminationGracePeriodSeconds != nil {
@@ -155,15 +154,15 @@ func (g *stage) allow(spec *corev1.PodSpec) {
 	g.grace = max(g.grace, time.Duration(t)*time.Second)
 }
 
-// waitLimits says how long wait waits.
+// waitLimits limits wait.
 type waitLimits struct {
 	timeout time.Duration
-	// failFast: one pod that has failed is enough.
+	// failFast ends wait when one pod has failed.
 	failFast bool
 }
 
-// wait follows the pods until each has come out somehow, time is up, or ctx ends. An error says that this run cannot
-// come to anything.
+// wait follows the pods until each has a result, the timeout is over, or ctx ends. An error means that the run cannot
+// continue.
 func (g *stage) wait(ctx context.Context, t *trial.Trial, w waitLimits) (trial.Report, error) {
 	changed, cancel := g.daemon.State.Subscribe()
 	defer cancel()
@@ -204,7 +203,7 @@ func (g *stage) wait(ctx context.Context, t *trial.Trial, w waitLimits) (trial.R
 	}
 }
 
-// look judges the pods as they are; visible says that all can be seen.
+// look evaluates the pods; visible is false while containers cannot be seen.
 func (g *stage) look(t *trial.Trial) (r trial.Report, next time.Time, visible bool) {
 	jobs := g.daemon.State.Workloads.Finished() // before the pods: those of a Job that has ended are seen as they came out
 	pods, err := g.daemon.State.Pods()
@@ -220,7 +219,7 @@ func (g *stage) look(t *trial.Trial) (r trial.Report, next time.Time, visible bo
 	return r, next, err == nil
 }
 
-// end stops the agent. The pods go on.
+// end stops the daemon. The pods keep running.
 func (g *stage) end() error {
 	g.stop()
 	err := <-g.ended
@@ -231,7 +230,7 @@ func (g *stage) end() error {
 	return err
 }
 
-// remove removes the pods, then all that the run has on the machine. An end of ctx does not stop it.
+// remove removes the pods, then everything else of the run. It continues if ctx ends.
 func (g *stage) remove(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), removalPatience+g.grace)
 	defer cancel()
@@ -252,7 +251,7 @@ func (g *stage) remove(ctx context.Context) error {
 	return nil
 }
 
-// gone waits until there are no pods.
+// gone waits until all pods are removed.
 func (g *stage) gone(ctx context.Context) error {
 	changed, cancel := g.daemon.State.Subscribe()
 	defer cancel()

@@ -31,7 +31,7 @@ import (
 	"monopod/node/systemd"
 )
 
-// logPatience is how long the logs of one container may take.
+// logPatience bounds reading the log of one container.
 const logPatience = 5 * time.Second
 
 // trialFlags are the flags that `once` and `up` share.
@@ -59,7 +59,7 @@ func (o *trialFlags) add(set *pflag.FlagSet) {
 	set.DurationVar(&o.rules.MinReady, "min-ready", time.Second, "running time after which pods without readiness probes are Ready")
 }
 
-// check finds what is wrong with the flags.
+// check validates the flags.
 func (o *trialFlags) check() error {
 	switch {
 	case len(o.files) == 0:
@@ -70,7 +70,7 @@ func (o *trialFlags) check() error {
 	return program.OneOfOutputs(o.output, "table", "json")
 }
 
-// runFlags makes cmd a command that runs pods on its own: it loads the configuration and needs root.
+// runFlags makes cmd a command that runs pods: it loads the configuration and requires root.
 func (p Commands) runFlags(cmd *cobra.Command, o *trialFlags, do func(ctx context.Context, cfg *config.Loaded, args []string) error) {
 	cmd.Annotations = map[string]string{program.OwnCodes: "yes"}
 	o.add(cmd.Flags())
@@ -91,7 +91,7 @@ func (p Commands) runFlags(cmd *cobra.Command, o *trialFlags, do func(ctx contex
 	}
 }
 
-// gather reads the documents. What is wrong with them is returned one line each, as `validate` says it.
+// gather reads the manifests. Each error is one line, as printed by `validate`.
 func (p Commands) gather(o *trialFlags, cfg *config.Loaded) (*Content, []trial.Refusal) {
 	var all []*verdict.Verdict
 	options := decode.Options{Source: config.SourceFile, Policy: cfg.Policy(cfg.StaticPodPathSecurity)}
@@ -126,7 +126,7 @@ func (p Commands) gather(o *trialFlags, cfg *config.Loaded) (*Content, []trial.R
 	return c, refused
 }
 
-// withGrace bounds the time that a pod gets to end.
+// withGrace limits the grace period of a pod.
 func (o *trialFlags) withGrace(pod *manifests.Pod) *manifests.Pod {
 	if !o.shorter(&pod.Object.Spec) {
 		return pod
@@ -150,7 +150,7 @@ func (o *trialFlags) workloadWithGrace(w *manifests.Object) *manifests.Object {
 	return &c
 }
 
-// shorter says that a pod would get more time than the flag allows.
+// shorter reports whether the grace period of a pod exceeds the flag.
 func (o *trialFlags) shorter(spec *corev1.PodSpec) bool {
 	t := spec.TerminationGracePeriodSeconds
 	return o.grace >= 0 && (t == nil || *t > *o.graceSeconds())
@@ -161,8 +161,8 @@ func (o *trialFlags) graceSeconds() *int64 {
 	return &s
 }
 
-// bringUp starts the pods in a run of their own and waits for them. The stage is nil when nothing was started: the
-// report, or the error, says why.
+// bringUp starts the pods in a run and waits for them. The stage is nil if nothing was started; the report or the error
+// has the reason.
 func (p Commands) bringUp(ctx context.Context, cfg *config.Loaded, o *trialFlags, w waitLimits) (g *stage, r trial.Report, err error) {
 	began := time.Now()
 	r.Pods = []trial.Pod{}
@@ -199,7 +199,7 @@ func (p Commands) bringUp(ctx context.Context, cfg *config.Loaded, o *trialFlags
 	return g, r, err
 }
 
-// assignPorts gives the pods the host ports that they ask for.
+// assignPorts assigns the free host ports that the pods request.
 func (c *Content) assignPorts() (held []io.Closer, err error) {
 	take := func(protocol corev1.Protocol, hostIP string) (int32, error) {
 		port, closer, err := reservePort(protocol, hostIP, 0)
@@ -234,7 +234,7 @@ func CloseAll(list []io.Closer) error {
 	return errors.Join(errs...)
 }
 
-// addLogs puts the last lines of pods that are not up into the report.
+// addLogs adds the last log lines of pods that are not up to the report.
 func (g *stage) addLogs(ctx context.Context, r *trial.Report, lines int) {
 	client := localclient.New(g.cfg.Socket)
 	for i := range r.Pods {
@@ -263,7 +263,7 @@ func readLog(ctx context.Context, client *localclient.Client, pod trial.Pod, q u
 	return string(b), err
 }
 
-// tell prints what came out of a run on w, and on stderr what pods that are not up have written.
+// tell prints the report of a run on w, and the last log lines of pods that are not up on stderr.
 func (p Commands) tell(w printer.Printer, r trial.Report, views []trial.View) {
 	t := &program.Table{W: w}
 	now := time.Now()
@@ -294,7 +294,7 @@ func (p Commands) tell(w printer.Printer, r trial.Report, views []trial.View) {
 
 func after(s float64) string { return strconv.FormatFloat(s, 'f', 1, 64) + "s" }
 
-// late is the error of a run that was not up in time.
+// late returns the error of a run that has timed out.
 func (o *trialFlags) late(r trial.Report) error {
 	err := fmt.Errorf("after %s not all pods are up", config.DurationText(o.timeout))
 	if r.Reason != "" {
@@ -303,7 +303,7 @@ func (o *trialFlags) late(r trial.Report) error {
 	return err
 }
 
-// file writes the reports that were asked for.
+// file writes the requested reports.
 func (o *trialFlags) file(r trial.Report) error {
 	return errors.Join(writeReport(o.junit, r.WriteJUnit), writeReport(o.json, r.WriteJSON))
 }

@@ -27,10 +27,10 @@ import (
 	"monopod/node/localclient"
 )
 
-// keeperPatience is how long the agent that looks after kept pods may take to answer.
+// keeperPatience bounds how long the daemon of kept pods takes to answer.
 const keeperPatience = 30 * time.Second
 
-// openSlot takes the first slot in which nobody lives. Before, what runs that were killed have left is removed.
+// openSlot locks the first free slot. Before that, it removes the leftovers of killed runs.
 func (p Commands) openSlot(ctx context.Context, cfg *config.Loaded) (*Slot, error) {
 	if err := p.sweep(ctx, cfg); err != nil {
 		p.PrintError(err) // it is in nobody's way
@@ -53,7 +53,7 @@ func (p Commands) openSlot(ctx context.Context, cfg *config.Loaded) (*Slot, erro
 	return nil, fmt.Errorf("there are %d runs already", maxRuns)
 }
 
-// sweep removes what runs that were killed have left.
+// sweep removes the leftovers of killed runs.
 func (p Commands) sweep(ctx context.Context, cfg *config.Loaded) error {
 	all, err := Slots(cfg)
 	errs := []error{err}
@@ -76,7 +76,7 @@ func (p Commands) sweep(ctx context.Context, cfg *config.Loaded) error {
 	return errors.Join(errs...)
 }
 
-// sweepSlot removes all of a run but its images. The slot must be held.
+// sweepSlot removes a run except its images. The slot must be locked.
 func (p Commands) sweepSlot(ctx context.Context, s *Slot) error {
 	cfg, err := s.Read()
 	if err != nil {
@@ -89,7 +89,7 @@ func (p Commands) sweepSlot(ctx context.Context, s *Slot) error {
 	return g.remove(ctx)
 }
 
-// DropRuns sweeps, and deletes the images of slots in which nobody lives.
+// DropRuns removes the leftovers of killed runs, and the images of free slots.
 func (p Commands) DropRuns(ctx context.Context, cfg *config.Loaded) error {
 	errs := []error{p.sweep(ctx, cfg)}
 	all, err := Slots(cfg)
@@ -107,7 +107,7 @@ func (p Commands) DropRuns(ctx context.Context, cfg *config.Loaded) error {
 	return errors.Join(errs...)
 }
 
-// keep ends the run and leaves its pods, with an agent of their own that looks after them.
+// keep ends the run but keeps its pods, and starts a daemon for them.
 func (g *stage) keep(ctx context.Context) error {
 	documents, err := g.source.documents()
 	for i, d := range documents {
@@ -124,7 +124,7 @@ func (g *stage) keep(ctx context.Context) error {
 	return nil
 }
 
-// documents are what the source holds, as files that hold the same.
+// documents returns the content of the source as manifests, one for each object.
 func (s *staged) documents() ([][]byte, error) {
 	var all [][]byte
 	var errs []error
@@ -175,18 +175,18 @@ func KeepRun(ctx context.Context, cfg *config.Loaded, configFile string) error {
 	}
 }
 
-// template is that of the pods of a workload.
+// template returns the pod template of a workload.
 func template(w *manifests.Object) *corev1.PodTemplateSpec { return manifests.PodTemplate(w.Object) }
 
-// reservation is a socket that has a port and does not listen on it: the kernel gives the port to nobody else, and
-// whoever connects before the pod is there is refused.
+// reservation is a socket that is bound to a port but does not listen. The kernel does not assign the port to other
+// processes, and connections are refused until the pod runs.
 type reservation int
 
-// Close gives the port back.
+// Close frees the port.
 func (r reservation) Close() error { return unix.Close(int(r)) }
 
-// ReserveAgain reserves the ports that the pods of a run that was left were given, for as long as the agent lives that looks
-// after them. For another agent it does nothing. A port that somebody has taken meanwhile is the pod's all the same.
+// ReserveAgain reserves the host ports that were assigned to the pods of a kept run, until the returned values are closed. For
+// other daemons it does nothing. A port that another process has taken meanwhile still belongs to the pod.
 func ReserveAgain(cfg *config.Loaded, log *slog.Logger) (held []io.Closer) {
 	if _, err := os.Stat(filepath.Join(cfg.RootDirectory, KeptFile)); err != nil {
 		return nil
@@ -205,7 +205,7 @@ func ReserveAgain(cfg *config.Loaded, log *slog.Logger) (held []io.Closer) {
 	return held
 }
 
-// givenPorts are those of the pod that a file of a run holds. Files that cannot be read are reported where they are used.
+// givenPorts returns the assigned host ports of the pod in a file. The source reports files that cannot be read.
 func givenPorts(file string) []corev1.ContainerPort {
 	pod := &corev1.Pod{}
 	text, err := os.ReadFile(file)

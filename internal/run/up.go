@@ -95,7 +95,7 @@ func (p Commands) up(ctx context.Context, cfg *config.Loaded, o *upOptions, args
 	return program.CodeError{Code: code, Err: err}
 }
 
-// notUp tells why there is nothing to use.
+// notUp reports why the pods did not come up.
 func (p Commands) notUp(g *stage, o *upOptions, r trial.Report) error {
 	if o.output == "json" {
 		if err := r.WriteJSON(p.RawJSON()); err != nil {
@@ -113,7 +113,7 @@ func (p Commands) notUp(g *stage, o *upOptions, r trial.Report) error {
 	return errors.New("the pods did not come up")
 }
 
-// use does what the pods were brought up for, and returns the exit code.
+// use runs the command, or waits for a signal, and returns the exit code.
 func (p Commands) use(ctx context.Context, g *stage, o *upOptions, r *trial.Report, args []string) (int, error) {
 	vars, err := r.Environ()
 	if err != nil {
@@ -153,15 +153,15 @@ func (p Commands) use(ctx context.Context, g *stage, o *upOptions, r *trial.Repo
 	return program.ExitOK, nil
 }
 
-// commandEnv is the environment of the command.
+// commandEnv returns the environment of the command.
 func (p Commands) commandEnv(g *stage, vars []string) []string {
 	socket := config.Key{Path: "socket"}.Env() + "="
 	env := slices.DeleteFunc(slices.Clone(p.Env.Environ), func(v string) bool { return strings.HasPrefix(v, socket) })
 	return slices.Concat(env, vars, []string{socket + g.cfg.Socket})
 }
 
-// Command runs a command with all signals for itself, and returns its exit code as a shell does. It is not run when ctx
-// has ended; from its start on, ctx means nothing.
+// Command runs a command, forwards all signals to it, and returns its exit code as a shell does. It does not start if ctx
+// has ended; once it has started, ctx is ignored.
 func (p Commands) Command(ctx context.Context, args, env []string) (int, error) {
 	signals := make(chan os.Signal, 16)
 	p.Signals.Forward(func(s os.Signal) {
@@ -217,8 +217,8 @@ func (p Commands) Command(ctx context.Context, args, env []string) (int, error) 
 	return exit.ExitCode(), nil
 }
 
-// fromTerminal says that a signal is one of those that a terminal sends to each process in the foreground: the command
-// has got it already.
+// fromTerminal reports whether a terminal has sent the signal to all processes in the foreground, so that the command has
+// already received it.
 func fromTerminal(s os.Signal) bool {
 	if s != syscall.SIGINT && s != syscall.SIGQUIT {
 		return false
