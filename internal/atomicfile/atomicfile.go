@@ -1,7 +1,6 @@
-// Package atomicfile replaces files so that whoever reads one, also after a power cut, finds the old content or the
-// new, never a part.
+// Package atomicfile replaces files atomically and durably: readers find the old or the new content, also after a power loss.
 //
-// It owns the file it writes and a temporary one beside it. It has no goroutines.
+// It owns the file and a temporary one in the same directory; it must not leave a partial file.
 package atomicfile
 
 import (
@@ -15,13 +14,11 @@ import (
 	"time"
 )
 
-// TempPrefix begins the names of temporary files: they are not named after the file, as names may have all the length
-// there is.
+// TempPrefix begins the names of temporary files. They do not contain the name of the file, which may have the maximum length.
 const TempPrefix = ".tmp-"
 
-// Write makes a file of that content and mode, whatever the umask; it is on the disk when Write returns nil. On an error
-// the file is the old one, or the new one that may not outlive a power cut. The temporary file, whose name begins with a
-// dot, stays only when the process is killed.
+// Write creates or replaces a file with that content and mode, regardless of the umask. It is synced when Write returns nil. After an error the
+// file is the old one, or the new one that may be lost by a power loss. The temporary file, a hidden one, remains only if the process is killed.
 func Write(path string, data []byte, mode fs.FileMode) error {
 	dir := filepath.Dir(path)
 	f, err := os.CreateTemp(dir, TempPrefix+"*")
@@ -38,8 +35,7 @@ func Write(path string, data []byte, mode fs.FileMode) error {
 	return SyncDir(dir)
 }
 
-// Replace renames a file. A directory in its place, which rename does not replace, is set aside: else what is stored there
-// could never be stored again.
+// Replace renames a file. A directory in place of the target, which rename cannot replace, is set aside.
 func Replace(from, to string) error {
 	err := os.Rename(from, to)
 	if info, serr := os.Lstat(to); err != nil && serr == nil && info.IsDir() {
@@ -50,7 +46,7 @@ func Replace(from, to string) error {
 	return err
 }
 
-// Remove removes a file, and sets a directory in its place aside. One that is missing is removed.
+// Remove removes a file, and sets a directory in its place aside. A missing file is not an error.
 func Remove(path string) error {
 	err := os.Remove(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -62,10 +58,10 @@ func Remove(path string) error {
 	return err
 }
 
-// damagedSuffix ends the name that a directory in the place of a file gets.
+// damagedSuffix ends the names of directories that were set aside.
 const damagedSuffix = ".damaged"
 
-// Sweep removes the temporary files in a directory that processes left which were killed. Nobody may be writing there.
+// Sweep removes the temporary files of killed processes in a directory, to which no other process may be writing.
 func Sweep(dir string) error {
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -80,11 +76,11 @@ func Sweep(dir string) error {
 	return errors.Join(errs...)
 }
 
-// abandoned is how old a temporary file must be to belong to a process that was killed: it is written in no time.
+// abandoned is the minimum age of temporary files of killed processes. Writing one takes much less time.
 const abandoned = time.Minute
 
-// SweepOld removes files in a directory that processes left which were killed: those whose names begin with one of the
-// prefixes, and that are a minute old at now. Others may be writing there. Links are not followed, directories stay.
+// SweepOld removes temporary files of killed processes in a directory: those with one of the prefixes that are a minute old at now. Other
+// processes may be writing. Links are not followed, and directories are kept.
 func SweepOld(dir string, now time.Time, prefixes ...string) error {
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
@@ -106,8 +102,7 @@ func SweepOld(dir string, now time.Time, prefixes ...string) error {
 	return errors.Join(errs...)
 }
 
-// MkdirAll makes a directory and its parents, as far as they are not there, for their owner only. They are on the disk
-// when it returns nil.
+// MkdirAll creates a directory and its missing parents, accessible by the owner only. They are synced when it returns nil.
 func MkdirAll(dir string) error {
 	info, err := os.Stat(dir)
 	if err == nil && info.IsDir() {
@@ -125,7 +120,7 @@ func MkdirAll(dir string) error {
 	return SyncDir(parent)
 }
 
-// SyncDir puts the names in a directory on the disk.
+// SyncDir syncs the entries of a directory.
 func SyncDir(dir string) error {
 	d, err := os.Open(dir)
 	if err != nil {

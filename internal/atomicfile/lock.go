@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// OpenLock opens a file whose content does not matter, to lock it, and makes it where there is none. What else has its name, a directory or a link
-// that leads nowhere, is set aside: it would keep the program from starting.
+// OpenLock opens or creates a lock file. Anything else with its name, such as a directory or a dangling link, is set aside, because it would
+// keep the program from starting.
 func OpenLock(path string, mode fs.FileMode) (*os.File, error) {
 	f, err := openLock(path, mode)
 	if info, serr := os.Lstat(path); err == nil || serr != nil || info.Mode().IsRegular() {
@@ -23,7 +23,7 @@ func OpenLock(path string, mode fs.FileMode) (*os.File, error) {
 	return openLock(path, mode)
 }
 
-// Lock opens a file as OpenLock does and waits for an exclusive lock on it, which unlock gives up.
+// Lock opens a file like OpenLock and waits for an exclusive lock, which unlock releases.
 func Lock(path string, mode fs.FileMode) (unlock func(), err error) {
 	f, err := OpenLock(path, mode)
 	if err != nil {
@@ -35,7 +35,7 @@ func Lock(path string, mode fs.FileMode) (unlock func(), err error) {
 	return func() { _ = f.Close() }, nil
 }
 
-// flock waits for an exclusive lock, also when signals interrupt it.
+// flock waits for an exclusive lock, also if signals interrupt it.
 func flock(f *os.File) (err error) {
 	for {
 		if err = unix.Flock(int(f.Fd()), unix.LOCK_EX); !errors.Is(err, unix.EINTR) {
@@ -55,7 +55,7 @@ func openLock(path string, mode fs.FileMode) (*os.File, error) {
 	return f, nil
 }
 
-// setLockAside looks again while nobody else does: a lock that another process has just made must stay.
+// setLockAside checks again under a lock of the directory, because a lock file that another process has just created must stay.
 func setLockAside(path string) error {
 	dir, err := os.Open(filepath.Dir(path))
 	if err != nil {

@@ -10,15 +10,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrDamaged is what Read returns for a path that exists and does not hold what Write left there.
+// ErrDamaged reports a path that exists but is not a readable file of Write.
 var ErrDamaged = errors.New("damaged")
 
-// MaxState is a limit for Read that no state file of ours comes near.
+// MaxState is a limit for Read that no state file reaches.
 const MaxState = 64 << 20
 
-// Read returns the content of a file that this program wrote. A missing file is fs.ErrNotExist; anything else that
-// cannot be read (a directory, a link, a FIFO, more than limit bytes, a bad disk block) is ErrDamaged. It never waits
-// for a writer and never reads more than limit bytes.
+// Read returns the content of a file that this program wrote. A missing file is fs.ErrNotExist. Anything else that cannot be read (a directory,
+// a link, a FIFO, more than limit bytes, a bad disk block) is ErrDamaged. It never blocks on a FIFO and never reads more than limit bytes.
 func Read(path string, limit int64) ([]byte, error) {
 	f, err := Open(path, os.O_RDONLY)
 	if err != nil {
@@ -55,13 +54,13 @@ func Open(path string, flags int) (*os.File, error) {
 	return f, nil
 }
 
-// foreign are the errors of opening what is no regular file of ours, or is on a bad disk.
+// foreign are the errors of opening something that is not a regular file, or is on a bad disk.
 func foreign() []error {
 	return []error{unix.ELOOP, unix.EISDIR, unix.ENOTDIR, unix.ENXIO, unix.EACCES, unix.EIO, unix.EUCLEAN}
 }
 
-// SetAside renames what is at path, of whatever kind, to another name in the same directory, for somebody to look at. What
-// had that name is removed first.
+// SetAside renames the file or directory at path within its directory, so that users can inspect it. An existing one with the new name is
+// removed.
 func SetAside(path, as string) error {
 	if err := os.RemoveAll(as); err != nil {
 		return err

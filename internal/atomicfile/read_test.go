@@ -64,7 +64,7 @@ func TestSetAsideReplacesWhatWasSetAside(t *testing.T) {
 	}
 }
 
-// TestALockIsMadeWhateverIsInItsPlace: and one that is there is opened, not replaced.
+// TestALockIsMadeWhateverIsInItsPlace also checks that an existing lock file is opened, not replaced.
 func TestALockIsMadeWhateverIsInItsPlace(t *testing.T) {
 	for name, put := range map[string]func(path string) error{
 		"nothing":         func(string) error { return nil },

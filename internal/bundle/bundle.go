@@ -1,9 +1,8 @@
-// Package bundle carries programs (monopod, its shim, runc, CNI plugins) in a compressed archive and unpacks them. It is what
-// cmd/launcher, the program that bin/monopod-bundle is, consists of.
-// A plain build (without the build tag "bundle") carries nothing.
+// Package bundle carries programs (monopod, its shim, runc, CNI plugins) in a compressed archive and unpacks them, for cmd/launcher. A build
+// without the tag "bundle" carries nothing.
 //
-// It owns the directory it unpacks to. What processes run from there stays: shims of containers that run, and the runc
-// they will be stopped with, may be of an earlier version. It has no goroutines that outlive a call.
+// It owns the directory that it unpacks to. It must not remove programs in use: shims of running containers, and the runc that will stop them,
+// may be of an earlier version.
 package bundle
 
 import (
@@ -23,27 +22,27 @@ import (
 )
 
 const (
-	// sumsFile is for people: `sha256sum -c` reads it.
+	// sumsFile is for users: `sha256sum -c` reads it.
 	sumsFile = "SHA256SUMS"
-	// checkedFile says when the checksums were right last: the boot, and what the files looked like.
+	// checkedFile records the last successful check of the checksums: the boot, and the state of the files.
 	checkedFile = "CHECKED"
 	lockFile    = ".lock"
 	tmpPrefix   = ".unpack-"
 	programMode = 0o755
 )
 
-// ErrNoExec reports that no program can be run from the file system of a directory.
+// ErrNoExec reports a file system that programs cannot be executed from.
 var ErrNoExec = errors.New("mounted with noexec")
 
-// Parcel is an archive of programs and the list of what is in it.
+// Parcel is an archive of programs with the list of its content.
 type Parcel struct {
 	archive []byte
 	list    list
-	// proc tells which programs run: /proc.
+	// proc is /proc, which shows the running programs.
 	proc string
 }
 
-// Carried returns what this binary carries; an error when that is nothing.
+// Carried returns the programs in this binary, or an error if there are none.
 func Carried() (*Parcel, error) {
 	archive, text := embedded()
 	if len(archive) == 0 {
@@ -60,17 +59,17 @@ func newParcel(archive, text []byte) (*Parcel, error) {
 	return &Parcel{archive: archive, list: l, proc: "/proc"}, nil
 }
 
-// Dir is where below dir the programs of this version are, or would be.
+// Dir returns the directory below dir for the programs of this version. It may not exist.
 func (p *Parcel) Dir(dir string) string { return filepath.Join(dir, p.list.version) }
 
-// Whole reports whether final holds all programs, unchanged as far as sizes, times and owners tell. To compute checksums at
-// each start would take longer than what most commands do.
+// Whole reports whether final has all programs, unchanged according to size, time and owner. Checking checksums at each start would take longer
+// than most commands.
 func (p *Parcel) Whole(final string) bool {
 	_, ok := p.look(final)
 	return ok
 }
 
-// look returns what identifies the files of final and changes with their content; false when they are not as they were unpacked.
+// look returns the state of the files in final, which changes with their content. ok is false if they differ from what was unpacked.
 func (p *Parcel) look(final string) (string, bool) {
 	var seen []byte
 	for _, f := range p.list.files {
@@ -87,11 +86,11 @@ func (p *Parcel) look(final string) (string, bool) {
 	return string(seen), true
 }
 
-// unpackedAt is the time of all programs, by which a later start sees that nobody touched them.
+// unpackedAt is the modification time of all programs, by which a later start recognizes unmodified files.
 func unpackedAt() time.Time { return time.Unix(1, 0) }
 
-// Sound reports whether final holds all programs with the right content. Checksums are computed once per boot, and when a file has been
-// touched: neither a power cut nor a change is missed, and a daemon that is started again does not wait for them.
+// Sound reports whether final has all programs with the right content. Checksums are verified once per boot and after a modification, so that
+// damage by a power loss is detected, and a restart of the daemon does not wait.
 func (p *Parcel) Sound(final string) bool {
 	seen, ok := p.look(final)
 	if !ok {
@@ -125,9 +124,8 @@ func (p *Parcel) sumsAreRight(final string) bool {
 	return !wrong.Load()
 }
 
-// Unpack returns the directory below dir with the programs, which it writes unless good (Whole or Sound) likes what is there.
-// The directory appears complete or not at all, is on the disk when it does, and several processes may unpack at once. Earlier versions
-// that nothing needs any more are removed.
+// Unpack returns the directory below dir with the programs, which it unpacks unless good (Whole or Sound) accepts it. The directory appears
+// complete and synced, or not at all. Several processes may unpack concurrently. Unused earlier versions are removed.
 func (p *Parcel) Unpack(dir string, good func(final string) bool) (string, error) {
 	final := p.Dir(dir)
 	if good(final) {
@@ -166,8 +164,7 @@ func (p *Parcel) Unpack(dir string, good func(final string) bool) (string, error
 	return final, nil
 }
 
-// lock waits until no other process unpacks beside path, and returns how to let the next one. The kernel does that, too, when this
-// process ends.
+// lock waits until no other process unpacks to path, and returns the function that unlocks. The kernel unlocks when the process ends.
 func lock(path string) (unlock func(), err error) {
 	f, err := atomicfile.OpenLock(path, 0o600)
 	if err != nil {
@@ -185,7 +182,7 @@ func lock(path string) (unlock func(), err error) {
 	return func() { f.Close() }, nil
 }
 
-// removeAbandoned removes what processes left that were killed while they unpacked. The lock is held.
+// removeAbandoned removes incomplete directories of killed processes. The lock must be held.
 func removeAbandoned(dir string) error {
 	left, err := filepath.Glob(filepath.Join(dir, tmpPrefix+"*"))
 	for _, path := range left {
@@ -194,7 +191,7 @@ func removeAbandoned(dir string) error {
 	return err
 }
 
-// place moves fresh to final, and a damaged final out of the way.
+// place renames fresh to final, and sets a damaged final aside.
 func place(fresh, final, old string) error {
 	err := os.Rename(fresh, final)
 	if errors.Is(err, fs.ErrExist) || errors.Is(err, syscall.ENOTDIR) {

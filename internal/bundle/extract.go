@@ -14,7 +14,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// extract writes all programs to dir, which it makes, and onto the disk, and verifies their checksums.
+// extract writes all programs to dir, which it creates, verifies their checksums and syncs them.
 func (p *Parcel) extract(dir string) error {
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		return err
@@ -39,7 +39,7 @@ func (p *Parcel) extract(dir string) error {
 	return syncDir(dir)
 }
 
-// Program writes one of the programs to w and verifies its checksum.
+// Program writes one program to w and verifies its checksum.
 func (p *Parcel) Program(name string, w io.Writer) error {
 	found := false
 	err := p.each(func(f listed, r io.Reader) (bool, error) {
@@ -87,7 +87,7 @@ func (p *Parcel) each(take func(f listed, r io.Reader) (more bool, err error)) e
 	return nil
 }
 
-// copy writes the program to w, and fails when it is another one.
+// copy writes the program to w, and fails if its content is wrong.
 func (f listed) copy(w io.Writer, r io.Reader) error {
 	sum := sha256.New()
 	if _, err := io.Copy(io.MultiWriter(w, sum), r); err != nil {
@@ -99,7 +99,7 @@ func (f listed) copy(w io.Writer, r io.Reader) error {
 	return nil
 }
 
-// writeFile makes a file that is on the disk when it returns.
+// writeFile creates a file and syncs it.
 func writeFile(path string, mode os.FileMode, content func(io.Writer) error) error {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
 	if err != nil {

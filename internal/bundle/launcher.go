@@ -6,10 +6,10 @@ import (
 	"strings"
 )
 
-// LauncherVariable tells a program that was unpacked which file it came in.
+// LauncherVariable is the environment variable with the path of the launcher of an unpacked program.
 const LauncherVariable = "MONOPOD_LAUNCHER"
 
-// WithLauncher returns env with the launcher's path.
+// WithLauncher returns env with the path of the launcher.
 func WithLauncher(env []string, path string) []string {
 	var out []string
 	for _, v := range env {
@@ -20,7 +20,7 @@ func WithLauncher(env []string, path string) []string {
 	return append(out, LauncherVariable+"="+path)
 }
 
-// Launcher returns the file that this program came in; empty when it did not come in one.
+// Launcher returns the launcher of this program, or "" without one.
 func Launcher() string {
 	exe, err := os.Executable()
 	if err != nil {
@@ -29,7 +29,7 @@ func Launcher() string {
 	return launcherOf(exe, os.Getenv(LauncherVariable))
 }
 
-// launcherOf does not believe the variable of a program that was started by another one, which may have inherited it.
+// launcherOf ignores the variable in a program that was started by another program, from which it may have been inherited.
 func launcherOf(exe, variable string) string {
 	if !filepath.IsAbs(variable) || !isVersion(filepath.Base(filepath.Dir(exe))) && !strings.HasPrefix(exe, "/memfd:") {
 		return ""

@@ -13,27 +13,27 @@ import (
 	"strings"
 )
 
-// list says what an archive holds, without unpacking it.
+// list is the content of an archive.
 type list struct {
-	// version names the archive by its content.
+	// version identifies the archive by its content.
 	version string
 	files   []listed
 }
 
-// listed is a program: its name, its size in bytes and its SHA-256 in hexadecimal.
+// listed is a program: its name, size in bytes and SHA-256 in hexadecimal.
 type listed struct {
 	name string
 	size int64
 	sum  string
 }
 
-// Version names an archive by its content.
+// Version returns the identifier of an archive.
 func Version(archive []byte) string {
 	sum := sha256.Sum256(archive)
 	return hex.EncodeToString(sum[:8])
 }
 
-// text is what parseList reads: the version, then "<sha256> <size> <name>" a line.
+// text returns the input of parseList: the version, then a line "<sha256> <size> <name>" per program.
 func (l list) text() []byte {
 	b := fmt.Appendln(nil, l.version)
 	for _, f := range l.files {
@@ -66,7 +66,7 @@ func parseLine(fields []string) (listed, error) {
 	return listed{fields[2], size, fields[0]}, err
 }
 
-// isVersion reports whether name is what Version returns.
+// isVersion reports whether name may be a result of Version.
 func isVersion(name string) bool {
 	b, err := hex.DecodeString(name)
 	return err == nil && len(b) == 8 && strings.ToLower(name) == name

@@ -13,8 +13,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// Pack returns an archive of the given programs, compressed with compress, and its list. The same programs give the same
-// archive. It is for `make bundle`.
+// Pack returns an archive of the programs, compressed with compress, and its list. It is reproducible. It is used by `make bundle`.
 func Pack(compress func(plain []byte) ([]byte, error), programs ...string) (archive, text []byte, err error) {
 	files, err := read(programs)
 	if err != nil {
@@ -32,7 +31,7 @@ func Pack(compress func(plain []byte) ([]byte, error), programs ...string) (arch
 	return archive, l.text(), nil
 }
 
-// Packed reports whether archive and text are what Pack made of these programs.
+// Packed reports whether archive and text are the result of Pack for these programs.
 func Packed(archive, text []byte, programs ...string) bool {
 	l, err := parseList(text)
 	if err != nil || l.version != Version(archive) {
@@ -42,8 +41,8 @@ func Packed(archive, text []byte, programs ...string) bool {
 	return err == nil && slices.Equal(l.files, listOf(files).files)
 }
 
-// read returns the programs in the order in which they are packed: by size, so that the CNI plugins, which are much alike, come to lie
-// in one window, and monopod, which may be wanted alone, comes first.
+// read returns the programs sorted by size, so that the CNI plugins, which are similar, are within one compression window, and monopod, which
+// may be extracted alone, comes first.
 func read(programs []string) ([]file, error) {
 	files := make([]file, len(programs))
 	for i, p := range programs {
@@ -83,7 +82,7 @@ func tarball(files []file) ([]byte, error) {
 	return buf.Bytes(), err
 }
 
-// Compress is what Go has to compress an archive with.
+// Compress is a compressor of the standard library.
 func Compress(plain []byte) ([]byte, error) {
 	z, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedBestCompression), zstd.WithWindowSize(16<<20))
 	if err != nil {

@@ -7,7 +7,7 @@ import (
 	"syscall"
 )
 
-// shimProgram is how a shim is called that is ours.
+// shimProgram is the name of the shim.
 const shimProgram = "containerd-shim-monopod-v2"
 
 // fileID identifies a file, however it is reached.
@@ -19,9 +19,9 @@ func idOf(path string) (fileID, bool) {
 	return fileID{st.Dev, st.Ino}, err == nil
 }
 
-// prune removes the versions in dir other than final that nobody needs: those that no process runs from, but for the latest of them,
-// whose shims may have died without anybody to clean up after them, and to which one may go back. Shims that were installed elsewhere may use
-// the runc of any version; while one runs, all stay. What cannot be removed stays.
+// prune removes unused versions in dir except final. A version is used if a process runs from it; the latest other version is kept for a
+// rollback, and because its shims may have died without a cleanup. While a shim from elsewhere runs, all versions are kept, because it may use
+// the runc of any. Errors are ignored.
 func prune(dir, final, proc string) {
 	others, latest := versions(dir, final)
 	if len(others) < 2 {
@@ -61,7 +61,7 @@ func prune(dir, final, proc string) {
 	}
 }
 
-// versions are the directories in dir that Unpack made, without final, and the latest of them.
+// versions returns the directories that Unpack created in dir, except final, and the latest of them.
 func versions(dir, final string) (others []string, latest string) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {

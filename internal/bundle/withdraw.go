@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// Withdraw removes the directory that program was unpacked to, with all versions, unless other processes run from there, or a shim runs
-// that may use the runc of any version: then all stays.
+// Withdraw removes the directory that program was unpacked to, with all versions, unless other processes run from there, or a shim runs that may
+// use the runc of any version.
 func Withdraw(program, proc string) error {
 	if !filepath.IsAbs(program) || !isVersion(filepath.Base(filepath.Dir(program))) {
 		return nil // it was not unpacked
@@ -39,7 +39,7 @@ func Withdraw(program, proc string) error {
 	return err
 }
 
-// inUse reports whether processes other than this one run from dir, or that there are shims.
+// inUse reports whether other processes run from dir, or any shim runs.
 func inUse(dir, proc string) bool {
 	running, err := filepath.Glob(filepath.Join(proc, "[0-9]*", "exe"))
 	if err != nil {

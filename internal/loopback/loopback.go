@@ -1,7 +1,7 @@
-// Package loopback gives tests addresses and ports that nobody else on the machine comes to use.
+// Package loopback is test support: it returns addresses and ports that nothing else on the machine uses. It must be imported by tests only.
 //
-// A port of 127.0.0.1 that is free again may at once be that of a connection, or of a server, of another test. Other addresses of
-// 127.0.0.0/8 are those of nobody: a port there stays free until its test takes it again.
+// A free port of 127.0.0.1 may be taken by a connection or a server of another test at once. Other addresses of 127.0.0.0/8 are unused, so a
+// port there stays free until its test uses it again.
 package loopback
 
 import (
@@ -12,18 +12,18 @@ import (
 	"testing"
 )
 
-// Address returns an address of 127.0.0.0/8, another one each time.
+// Address returns a different address of 127.0.0.0/8 at each call.
 func Address() string {
 	return fmt.Sprintf("127.%d.%d.%d", 16+rand.IntN(200), rand.IntN(256), 1+rand.IntN(254))
 }
 
-// Listen listens on a TCP port of an address of its own. When it is closed, connections to there are refused, and Again works.
+// Listen listens on a TCP port of an address of its own. After a close, connections are refused, and Again works.
 func Listen(tb testing.TB) net.Listener {
 	tb.Helper()
 	return Again(tb, net.JoinHostPort(Address(), "0"))
 }
 
-// Again listens where a listener has been before.
+// Again listens on the address of an earlier listener.
 func Again(tb testing.TB, address string) net.Listener {
 	tb.Helper()
 	l, err := (&net.ListenConfig{}).Listen(tb.Context(), "tcp", address)
@@ -33,7 +33,7 @@ func Again(tb testing.TB, address string) net.Listener {
 	return l
 }
 
-// Closed returns a TCP port of 127.0.0.1 that refuses connections until the test ends: it is bound, and nobody listens.
+// Closed returns a TCP port of 127.0.0.1 that refuses connections until the test ends: it is bound, but not listening.
 func Closed(tb testing.TB) int {
 	tb.Helper()
 	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)

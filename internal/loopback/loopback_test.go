@@ -10,7 +10,7 @@ import (
 	"monopod/internal/loopback"
 )
 
-// refused reports whether nobody answers at an address, and that it is known at once.
+// refused reports whether connections to an address are refused at once.
 func refused(t *testing.T, address string) {
 	t.Helper()
 	c, err := net.Dial("tcp", address)

@@ -6,10 +6,10 @@ import (
 	"github.com/sirupsen/logrus"
 )
 
-// harmless: warnings about this machine that ask nobody to do anything.
+// harmless are warnings about this machine that need no action.
 func harmless(msg string) bool { return msg == "failed check for fsverity support" }
 
-// noise: messages that come with every container's end and mean nothing.
+// noise are messages that containerd logs at the end of each container, without a meaning for users.
 func noise(e *logrus.Entry) bool {
 	switch {
 	case strings.HasPrefix(e.Message, "copy shim log"):

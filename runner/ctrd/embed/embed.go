@@ -2,12 +2,11 @@
 // on them, and which of containerd's plugins are loaded: the stores, the overlayfs (or native) snapshotter,
 // the runtime, and a ttrpc server for the shims' events. There is no CRI, no gRPC and no metrics.
 //
-// It must not know pods or images; it hands out an ordinary containerd client, without the services nobody here
-// needs (transfer, streaming, sandbox controllers).
+// It must not know pods or images. It returns an ordinary containerd client, without the services that are unused here (transfer, streaming,
+// sandbox controllers).
 //
-// Goroutines: those of containerd; a few of its event exchange and collector outlive stop. Start and stop may follow each other in one process. What stop cannot undo
-// are the connections to shims: they end with the shim or the process, because closing one makes containerd
-// kill its container.
+// Goroutines: those of containerd; a few of its event exchange and garbage collector remain after stop. It can be started again in the same
+// process. Stop cannot close the connections to shims, which end with the shim or the process: closing one makes containerd kill its container.
 package embed
 
 import (
@@ -29,27 +28,27 @@ import (
 	"monopod/runner/ctrd/embed/guard"
 )
 
-// Namespace is the default namespace of the client: all of ours lives there. Calls in one process do not pass
-// the interceptors that add it, so callers put it into their context with namespaces.WithNamespace.
+// Namespace is the default namespace of the client. In-process calls do not pass the interceptors that add it, so callers must put it into their
+// context with namespaces.WithNamespace.
 const Namespace = "monopod"
 
-// Snapshotters that are built in.
+// The built-in snapshotters.
 const (
 	Overlayfs = "overlayfs"
 	Native    = "native"
 )
 
-// Config says where the embedded containerd keeps its files.
+// Config of the embedded containerd.
 type Config struct {
 	// Root is the persistent directory (content, snapshots, metadata).
 	Root string
 	// State is the volatile directory (task bundles, sockets).
 	State string
-	// Snapshotter is Overlayfs or Native; empty: what Snapshotter(Root) says.
+	// Snapshotter is Overlayfs or Native; empty: the result of Snapshotter(Root).
 	Snapshotter string
-	// ShimEnv is what shims get into their environment.
+	// ShimEnv is added to the environment of shims.
 	ShimEnv []string
-	// Guard checks the databases before they are opened, and keeps copies of them; nil: nothing does.
+	// Guard checks the databases before they are opened, and keeps copies of them; nil: disabled.
 	Guard *guard.Guard
 	Log   *slog.Logger
 }
@@ -58,7 +57,7 @@ func snapshotterDir(root, name string) string {
 	return filepath.Join(root, "io.containerd.snapshotter.v1."+name)
 }
 
-// NewGuard returns a guard for the databases of an instance with that configuration, in which Snapshotter must be set. Boot is that of the machine.
+// NewGuard returns a guard for the databases of an instance. Config.Snapshotter must be set. boot is the boot id of the machine.
 func NewGuard(cfg Config, boot string, onRepair func(guard.Repair)) *guard.Guard {
 	return guard.New(guard.Config{
 		Metadata:  filepath.Join(cfg.Root, "io.containerd.metadata.v1.bolt", "meta.db"),
@@ -68,9 +67,8 @@ func NewGuard(cfg Config, boot string, onRepair func(guard.Repair)) *guard.Guard
 	})
 }
 
-// Snapshotter returns the snapshotter for root: the one that has been used there, else Overlayfs, or Native
-// (slow, copies everything) where the file system or the kernel cannot do overlays. Finding that out takes
-// some mounts.
+// Snapshotter returns the snapshotter for root: the one in use there, else Overlayfs, or Native (slow, copies everything) if file system or
+// kernel do not support overlays. It mounts file systems to find that out.
 func Snapshotter(root string) (string, error) {
 	for _, file := range []string{"metadata.db", "snapshots"} { // the database may be lost
 		for _, name := range []string{Overlayfs, Native} {
@@ -88,9 +86,8 @@ func Snapshotter(root string) (string, error) {
 	return Overlayfs, nil
 }
 
-// Start runs containerd in this process and returns a client to it and a function that stops it.
-// Stopping leaves every shim and container running. While it runs, containerd's messages (its logger is
-// global) go to cfg.Log. A directory that is in use by another instance is an error at once.
+// Start runs containerd in this process, and returns a client and a function that stops it. Shims and containers keep running after a stop.
+// Meanwhile containerd's messages, whose logger is global, are logged to cfg.Log. A directory that another instance uses is an error at once.
 func Start(ctx context.Context, cfg Config) (*client.Client, func(context.Context) error, error) {
 	i, err := start(ctx, cfg)
 	if err != nil {
@@ -110,7 +107,7 @@ func start(ctx context.Context, cfg Config) (*instance, error) {
 	if err := cfg.complete(); err != nil {
 		return nil, err
 	}
-	// containerd's goroutines live until stop, not until ctx ends: whoever shuts down still needs a client.
+	// containerd's goroutines run until stop, not until ctx ends, because a shutdown still needs the client.
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	i := &instance{cancel: cancel}
 	err := i.open(ctx, cfg)
@@ -120,7 +117,7 @@ func start(ctx context.Context, cfg Config) (*instance, error) {
 	return i, nil
 }
 
-// complete checks the configuration and fills in what is empty.
+// complete validates the configuration and sets defaults.
 func (c *Config) complete() (err error) {
 	switch {
 	case !filepath.IsAbs(c.Root) || !filepath.IsAbs(c.State):
@@ -138,11 +135,11 @@ func (c *Config) complete() (err error) {
 	return err
 }
 
-// shimPatience is how long a shim may take to answer when containerd starts; until then nothing can be seen.
-const shimPatience = 30 * time.Second
+// shimTimeout is how long a shim may take to answer when containerd starts, which waits for it.
+const shimTimeout = 30 * time.Second
 
 func (i *instance) open(ctx context.Context, cfg Config) error {
-	// State may be seen by users of other user namespaces; what is in it protects itself.
+	// State is readable for users of other user namespaces; its files have their own permissions.
 	for dir, mode := range map[string]os.FileMode{cfg.Root: 0o700, cfg.State: 0o711} {
 		if err := os.MkdirAll(dir, mode); err != nil {
 			return err
@@ -165,11 +162,11 @@ func (i *instance) open(ctx context.Context, cfg Config) error {
 	}
 	sweepSockets(dir)
 	i.closers = append(i.closers, func() error { removeSockets(dir, cfg.State); return nil })
-	// A containerd that is not ours has no lock file; its database would make us wait for ever.
+	// An external containerd has no lock file, and opening its database would block.
 	timeout.Set("io.containerd.timeout.bolt.open", 5*time.Second)
-	// A shim that does not answer in time is given up, and its container killed: a machine that is short of memory
-	// or processors must not lose its pods because of a restart of ours.
-	timeout.Set("io.containerd.timeout.shim.load", shimPatience)
+	// containerd gives up a shim that does not answer in time, and kills its container. A machine that is short of memory or CPU must not
+	// lose pods by a restart of the agent.
+	timeout.Set("io.containerd.timeout.shim.load", shimTimeout)
 	if err := cfg.Guard.Restore(); err != nil {
 		return err
 	}
@@ -191,7 +188,7 @@ func (i *instance) open(ctx context.Context, cfg Config) error {
 	return nil
 }
 
-// cleanTemp removes mounts that an earlier instance left when it was killed while it unpacked an image.
+// cleanTemp removes mounts of an earlier instance that was killed while it unpacked an image.
 func cleanTemp(cfg Config) error {
 	dir := filepath.Join(cfg.State, "tmpmounts")
 	if err := mount.SetTempMountLocation(dir); err != nil {
@@ -207,8 +204,8 @@ func cleanTemp(cfg Config) error {
 	return nil
 }
 
-// cleanBundles removes bundles that an earlier instance was removing when it was killed: containerd hides them first, and
-// looks at no hidden one again.
+// cleanBundles removes bundles whose removal an earlier instance had begun when it was killed: containerd renames them to hidden names first,
+// and ignores these later.
 func cleanBundles(cfg Config) {
 	for _, top := range []string{cfg.State, cfg.Root} {
 		left, _ := filepath.Glob(filepath.Join(top, "io.containerd.runtime.v2.task", "*", ".*")) // the pattern is valid
@@ -224,7 +221,7 @@ func cleanBundles(cfg Config) {
 	}
 }
 
-// stop waits for what is being written; ctx is not needed for anything that takes long.
+// stop waits for writes in progress. ctx is not used, because nothing takes long.
 func (i *instance) stop(context.Context) error {
 	if err := i.close(); err != nil {
 		return fmt.Errorf("stop containerd: %w", err)
@@ -232,7 +229,7 @@ func (i *instance) stop(context.Context) error {
 	return nil
 }
 
-// close undoes what open did, backwards.
+// close closes what open opened, in reverse order.
 func (i *instance) close() error {
 	i.cancel()
 	var errs []error

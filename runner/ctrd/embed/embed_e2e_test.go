@@ -175,7 +175,7 @@ func (b *box) paths() {
 	b.stdout, b.stderr = filepath.Join(b.dir, b.id+".out"), filepath.Join(b.dir, b.id+".err")
 }
 
-// fifos is a cio.IO that opens nothing: whoever wants the output reads the FIFOs.
+// fifos is a cio.IO that opens nothing. The caller reads the FIFOs.
 type fifos struct{ cfg cio.Config }
 
 func (f fifos) Config() cio.Config { return f.cfg }
@@ -481,8 +481,8 @@ func spawn(t *testing.T, dir string) (cmd *exec.Cmd, pid uint32) {
 	return nil, 0
 }
 
-// TestKillNine: what runs goes on, what ended meanwhile is seen with its exit code, what was printed
-// meanwhile can be read, and a shim that was killed leaves a record too.
+// TestKillNine checks that after a kill -9 running containers continue, exit codes and output of the meantime are available, and a killed shim
+// is noticed.
 func TestKillNine(t *testing.T) {
 	dir := directory(t)
 	cmd, pid := spawn(t, dir)

@@ -12,7 +12,7 @@ import (
 	"monopod/internal/atomicfile"
 )
 
-// lockDir takes the directory for this process. The kernel gives it back when the process ends.
+// lockDir locks the directory for this process. The kernel releases the lock when the process ends.
 func lockDir(dir string) (*os.File, error) {
 	path := filepath.Join(dir, "monopod.lock")
 	f, err := atomicfile.OpenLock(path, 0o600)
@@ -26,7 +26,7 @@ func lockDir(dir string) (*os.File, error) {
 		}
 		return nil, fmt.Errorf("%s is in use by another monopod%s; give this one other directories", dir, holder(f))
 	}
-	// For the message of whoever comes second; the lock itself does not depend on it.
+	// For the error message of a second process; the lock does not depend on it.
 	if err := f.Truncate(0); err == nil {
 		_, _ = fmt.Fprintf(f, "%d\n", os.Getpid())
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/sirupsen/logrus"
 )
 
-// setLog sends containerd's messages to l until restore is called. containerd's default logger is a global.
+// setLog redirects containerd's global logger to l until restore is called.
 func setLog(l *slog.Logger) (restore func()) {
 	std := log.L.Logger
 	out, level := std.Out, std.GetLevel()
@@ -17,7 +17,7 @@ func setLog(l *slog.Logger) (restore func()) {
 	std.AddHook(bridge{l.With("component", "containerd")})
 	std.SetOutput(io.Discard)
 	std.SetFormatter(noFormat{})
-	// Never debug: at that level containerd starts its shims with a debug socket each.
+	// Never debug: containerd would start its shims with a debug socket each.
 	std.SetLevel(logrus.WarnLevel)
 	if l.Enabled(context.Background(), slog.LevelDebug) {
 		std.SetLevel(logrus.InfoLevel)
@@ -30,14 +30,14 @@ func setLog(l *slog.Logger) (restore func()) {
 	}
 }
 
-// noFormat spares logrus the work of formatting for an output nobody reads.
+// noFormat avoids the work of formatting for a discarded output.
 type noFormat struct{}
 
 // Format implements logrus.Formatter.
 func (noFormat) Format(*logrus.Entry) ([]byte, error) { return nil, nil }
 
-// bridge is a logrus hook that logs to slog: warnings and errors as warnings, because what matters to
-// a pod is also an error of the call that failed, and the rest as debug.
+// bridge is a logrus hook that logs to slog. Warnings and errors become warnings, because the failed call returns an error too, and all other
+// messages debug messages.
 type bridge struct{ log *slog.Logger }
 
 // Levels implements logrus.Hook.

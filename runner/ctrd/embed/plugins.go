@@ -52,8 +52,7 @@ import (
 	"monopod/runner/ctrd/bounded"
 )
 
-// wanted lists what is loaded by its URI. Importing a package registers more than we need, and others in this
-// process may register theirs.
+// wanted has the plug-ins to load by URI. Importing a package registers more of them, and other code in this process may register its own.
 func wanted(snapshotter string) map[string]bool {
 	set := map[string]bool{}
 	for t, ids := range map[plugin.Type][]string{
@@ -82,15 +81,15 @@ func wanted(snapshotter string) map[string]bool {
 	return set
 }
 
-// settings are the options of plugins that differ from containerd's defaults, by URI.
+// settings are the options of plug-ins that differ from containerd's defaults, by URI.
 func settings(cfg Config) map[string]any {
 	return map[string]any{
 		"io.containerd.server.v1.ttrpc": map[string]any{"address": ttrpcAddress(cfg)},
 		"io.containerd.shim.v1.manager": map[string]any{"socket_dir": filepath.Join(sockets(cfg.State), socketDir), "env": cfg.ShimEnv},
-		// Without it a power cut after a pull leaves empty files in an image that counts as unpacked.
+		// Without it a power loss after a pull can leave empty files in an image that counts as unpacked.
 		"io.containerd.service.v1." + services.DiffService: map[string]any{"sync_fs": true},
-		// Collect a second after something was deleted, and otherwise (nearly) never: with containerd's own
-		// settings the collector wakes up four times a second for ever.
+		// Collect one second after a deletion, and otherwise almost never. With containerd's defaults the collector wakes up four times
+		// a second.
 		"io.containerd.gc.v1.scheduler": map[string]any{
 			"pause_threshold": 0.000001, "deletion_threshold": 1, "schedule_delay": "1s", "startup_delay": "5s",
 		},
@@ -101,13 +100,13 @@ func ttrpcAddress(cfg Config) string {
 	return filepath.Join(sockets(cfg.State), "containerd.sock.ttrpc")
 }
 
-// loader initializes plugins the way containerd's server package does, but it loads only what is wanted,
-// takes each failure seriously, and does not change the process (OOM score, cgroup, umask).
+// loader initializes plug-ins like containerd's server package, but only the wanted ones. All failures are errors, and it does not change the
+// process (OOM score, cgroup, umask).
 type loader struct {
 	cfg  Config
 	set  *plugin.Set
 	last *plugin.InitContext
-	// order holds what was loaded, for closing it backwards.
+	// order has the loaded plug-ins, for closing them in reverse order.
 	order []any
 }
 
@@ -147,13 +146,13 @@ func (l *loader) init(ctx context.Context, conf *srvconfig.Config, r plugin.Regi
 	l.last = plugin.NewContext(ctx, l.set, map[string]string{
 		plugins.PropertyRootDir:  filepath.Join(l.cfg.Root, r.URI()),
 		plugins.PropertyStateDir: filepath.Join(l.cfg.State, r.URI()),
-		// Nobody listens there. Shims take it for the name of their containerd when they name their sockets.
+		// Nothing listens on this address. Shims use it as the name of their containerd in the names of their sockets.
 		plugins.PropertyGRPCAddress:  filepath.Join(l.cfg.State, "containerd.sock"),
 		plugins.PropertyTTRPCAddress: ttrpcAddress(l.cfg),
 	})
 	l.last.RegisterReadiness = func() func() { return func() {} }
 	if r.Config != nil {
-		// The registered value is shared by all instances of this process.
+		// The registered value is shared by all instances in this process.
 		own := reflect.New(reflect.TypeOf(r.Config).Elem())
 		own.Elem().Set(reflect.ValueOf(r.Config).Elem())
 		c, err := conf.Decode(ctx, r.URI(), own.Interface())
@@ -169,7 +168,7 @@ func (l *loader) init(ctx context.Context, conf *srvconfig.Config, r plugin.Regi
 	return p.Instance()
 }
 
-// client returns a client that calls the plugins directly.
+// client returns a client that calls the plug-ins directly.
 func (l *loader) client() (*client.Client, error) {
 	var errs []error
 	one := func(t plugin.Type, id string) any {
@@ -198,7 +197,7 @@ func (l *loader) client() (*client.Client, error) {
 	return client.New("", client.WithDefaultNamespace(Namespace), client.WithServices(opts...))
 }
 
-// as is a type assertion that gives nil where the plugin is missing; that error is reported already.
+// as returns nil for a missing plug-in, whose error is reported elsewhere.
 func as[T any](v any) T {
 	t, _ := v.(T)
 	return t

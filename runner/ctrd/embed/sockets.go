@@ -11,18 +11,17 @@ import (
 	"syscall"
 )
 
-// socketDir is where the shims' sockets are, below sockets(state).
+// socketDir is the directory of shim sockets, below sockets(state).
 const socketDir = "s"
 
-// shortSockets holds the sockets of instances whose state directory is too long for them.
+// shortSockets has the sockets of instances whose state directory has a long path.
 const shortSockets = "/run/monopod-sockets"
 
-// maxState is how long the path of a state directory may be to hold sockets: those of the shims have names of
-// 64 digits, and the path of a unix socket has 107 characters at most.
+// maxState limits the path of a state directory that contains the sockets. Shim sockets have names of 64 digits, and the path of a unix socket
+// has at most 107 characters.
 const maxState = 107 - 64 - len("/"+socketDir+"/")
 
-// sockets returns the directory for the sockets of a state directory: itself, or when it is too long one with
-// a short name, which is the same each time.
+// sockets returns the directory for the sockets of a state directory: itself, or one with a short and stable name if its path is too long.
 func sockets(state string) string {
 	if len(state) <= maxState {
 		return state
@@ -31,11 +30,10 @@ func sockets(state string) string {
 	return filepath.Join(shortSockets, hex.EncodeToString(sum[:8]))
 }
 
-// makeTries is how often a directory is made again whose parent is removed before it is in it.
+// makeTries is how often creating the directory is tried again if its parent is removed meanwhile.
 const makeTries = 1000
 
-// makeSockets makes the directory for sockets. Another instance that ends may remove shortSockets at that moment, because
-// nothing is in it yet.
+// makeSockets creates the directory for sockets. Another instance that stops may remove shortSockets at the same time, while it is empty.
 func makeSockets(dir string) (err error) {
 	for range makeTries {
 		if err = os.MkdirAll(dir, 0o711); !errors.Is(err, fs.ErrNotExist) {
@@ -45,7 +43,7 @@ func makeSockets(dir string) (err error) {
 	return err
 }
 
-// sweepSockets removes the sockets of shims that were killed: nobody listens on them.
+// sweepSockets removes the sockets of killed shims.
 func sweepSockets(dir string) {
 	entries, err := os.ReadDir(filepath.Join(dir, socketDir))
 	if err != nil {
@@ -62,8 +60,7 @@ func sweepSockets(dir string) {
 	}
 }
 
-// removeSockets removes what is left of sockets, and their directory when it is not the state directory,
-// unless a shim still listens there.
+// removeSockets removes stale sockets, and their directory unless it is the state directory or a shim still listens there.
 func removeSockets(dir, state string) {
 	sweepSockets(dir)
 	if dir == state {

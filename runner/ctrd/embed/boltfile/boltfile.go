@@ -1,8 +1,8 @@
-// Package boltfile reads bbolt databases without trusting a byte of them: it reports whether one is sound, and copies one that
-// another part of this process has open.
+// Package boltfile reads bbolt databases without trusting their content: it checks them, and copies one that another part of this process has
+// open. It owns no file.
 //
-// It owns no file and has no goroutines. It must not import bbolt: that maps the file into memory, and what it finds there ends
-// the process by a panic in a goroutine of its own, or by a SIGBUS. Memory and time are bounded by the size of the file.
+// It must not import bbolt, which maps the file into memory: damaged content would end the process by a panic in another goroutine or by a
+// SIGBUS. Memory and time are bounded by the size of the file.
 package boltfile
 
 import (
@@ -14,14 +14,14 @@ import (
 	"os"
 )
 
-// ErrDamaged is what all errors about the content of a database match.
+// ErrDamaged matches all errors about the content of a database.
 var ErrDamaged = errors.New("the database is damaged")
 
 func damage(format string, args ...any) error {
 	return fmt.Errorf("%w: "+format, append([]any{ErrDamaged}, args...)...)
 }
 
-// The layout of bbolt's files, version 2.
+// The layout of bbolt files, version 2.
 const (
 	magic        = 0xED0CDAED
 	version      = 2
@@ -37,27 +37,27 @@ const (
 	maxPage      = 1 << 20
 )
 
-// Head is what a valid meta page says.
+// Head is the content of a valid meta page.
 type Head struct {
 	PageSize int
-	// Root is the page of the root bucket, Freelist that of the free pages, Pages the number of pages in use or free.
+	// Root is the page of the root bucket, Freelist that of the free pages. Pages is the number of pages, in use or free.
 	Root, Freelist, Pages uint64
 	// Tx counts the transactions.
 	Tx uint64
-	// Torn reports whether the other meta page is not valid: its transaction may have been the last one.
+	// Torn reports whether the other meta page is invalid, so that the last transaction may be missing.
 	Torn bool
 }
 
-// Size is how many bytes of the file count.
+// Size returns the size of the database in bytes.
 func (h Head) Size() int64 { return int64(h.Pages) * int64(h.PageSize) }
 
-// ReadHead reads the meta pages and returns the one that counts.
+// ReadHead reads the meta pages and returns the valid one with the latest transaction.
 func ReadHead(r io.ReaderAt) (Head, error) {
 	first, err := readMeta(r, 0)
 	if err != nil && !errors.Is(err, ErrDamaged) {
 		return Head{}, err
 	}
-	// Where the second one is depends on the size of pages, which the first one may not be able to say any more.
+	// The offset of the second one depends on the page size, which a damaged first one may not contain.
 	second, found := Head{}, false
 	if err == nil {
 		h, serr := readMeta(r, int64(first.PageSize))
@@ -109,15 +109,15 @@ func readMeta(r io.ReaderAt, at int64) (Head, error) {
 	return h, nil
 }
 
-// copyTries is how often Copy begins again because the database was written to meanwhile.
+// copyTries is how often Copy starts again because the database was modified meanwhile.
 const copyTries = 100
 
-// ErrBusy reports that a database was written to all the time.
+// ErrBusy reports a database that was modified all the time.
 var ErrBusy = errors.New("the database is written to all the time")
 
-// Copy writes to w the state of a database after one of its transactions, while others may be committed, and returns
-// its head. bbolt never writes to a page that the last transaction needs, and writes the meta page last: what was read while
-// the meta pages stayed the same belongs together.
+// Copy writes the state of a database after one of its transactions to w, and returns its head. Transactions may be committed meanwhile. bbolt
+// never overwrites a page of the last transaction, and writes the meta page last, so all data that was read between two equal meta pages is
+// consistent.
 func Copy(w *os.File, r io.ReaderAt) (Head, error) {
 	for range copyTries {
 		before, err := ReadHead(r)

@@ -8,19 +8,19 @@ import (
 	"io"
 )
 
-// Visit is called for each key of a database, with the names of the buckets it is in. Value is nil for a bucket. What it is given is
-// valid until it returns. An error ends the check.
+// Visit is called for each key of a database with the names of its buckets. value is nil for a bucket. The arguments are valid until it returns.
+// An error ends the check.
 type Visit func(buckets []string, key, value []byte) error
 
-// Limits of what is read. bbolt has no such database.
+// Limits that no database of containerd reaches.
 const (
 	maxDepth   = 64 // pages and buckets above a page
 	maxNode    = 256 << 20
 	maxKeySize = 32768
 )
 
-// Check reads all of a database of that size, and returns its head. An error that matches ErrDamaged says that bbolt must not open it: it would panic,
-// now or later, or lose what is in it. visit may be nil.
+// Check reads a database of that size completely, and returns its head. After an error that matches ErrDamaged bbolt must not open it: it would
+// panic, now or later, or lose data. visit may be nil.
 func Check(r io.ReaderAt, size int64, visit Visit) (Head, error) {
 	h, err := ReadHead(r)
 	if err != nil {
@@ -50,7 +50,7 @@ type checker struct {
 	visit   Visit
 }
 
-// mark reports whether a page is in use, and whether it was before.
+// mark marks a page as used, and reports whether it was marked before.
 func (c *checker) mark(id uint64) (again bool) {
 	bit := uint64(1) << (id % 64)
 	again = c.seen[id/64]&bit != 0
@@ -58,7 +58,7 @@ func (c *checker) mark(id uint64) (again bool) {
 	return again
 }
 
-// page is one page, with those that continue it.
+// page is a page with its overflow pages.
 type page struct {
 	id    uint64
 	flags uint16
@@ -66,7 +66,7 @@ type page struct {
 	data  []byte // with the header
 }
 
-// read reads a page that nothing else may refer to.
+// read reads a page that is not referenced elsewhere.
 func (c *checker) read(id uint64) (page, error) {
 	if id < 2 || id >= c.head.Pages {
 		return page{}, damage("page %d of %d is referred to", id, c.head.Pages)
@@ -111,7 +111,7 @@ func (c *checker) fill(b []byte, at int64) error {
 // bucket checks the tree of a bucket.
 func (c *checker) bucket(root uint64, depth int) error { return c.tree(root, depth, nil, nil) }
 
-// tree checks a page and those below it; its keys are from least on and less than limit, where these are not nil.
+// tree checks a page and those below it. Its keys are at least least and less than limit, where these are not nil.
 func (c *checker) tree(id uint64, depth int, least, limit []byte) error {
 	if depth > maxDepth {
 		return damage("page %d is too deep", id)
@@ -196,7 +196,7 @@ func (c *checker) leaf(p page, depth int, least, limit []byte) error {
 	return nil
 }
 
-// child checks a bucket within a bucket: a page in the value, or a tree of its own.
+// child checks a nested bucket: either inline in the value, or with a tree of its own.
 func (c *checker) child(p page, depth int, key, value []byte) error {
 	if len(value) < bucketHeader || depth > maxDepth {
 		return damage("page %d has a bucket of %d bytes, %d pages deep", p.id, len(value), depth)
@@ -230,12 +230,12 @@ func (c *checker) tell(key, value []byte) error {
 	return nil
 }
 
-// path names a key in an error. Damaged names can be anything.
+// path returns a key for an error. Damaged names may have any content.
 func path(buckets []string, key []byte) string {
 	return fmt.Sprintf("%.100q in %.300q", key, buckets)
 }
 
-// element returns the header of an entry.
+// element returns the header of an element.
 func (p page) element(i int) ([]byte, error) {
 	at := pageHeader + i*elementSize
 	if at+elementSize > len(p.data) {
@@ -244,7 +244,7 @@ func (p page) element(i int) ([]byte, error) {
 	return p.data[at : at+elementSize], nil
 }
 
-// pair returns key and value of an entry; pos counts from its header.
+// pair returns key and value of an element. pos counts from its header.
 func (p page) pair(i int, pos, ksize, vsize uint32) (key, value []byte, err error) {
 	from := int64(pageHeader+i*elementSize) + int64(pos)
 	mid := from + int64(ksize)
@@ -263,7 +263,7 @@ func inOrder(p page, i int, key, least, limit []byte) error {
 	return nil
 }
 
-// freelist checks that what is free is not in use.
+// freelist checks that no free page is in use.
 func (c *checker) freelist(id uint64) error {
 	p, err := c.read(id)
 	if err != nil {

@@ -83,7 +83,7 @@ func TestThereIsAlwaysACopy(t *testing.T) {
 	})
 }
 
-// losesNothing damages both databases and says what must be known at the next start.
+// losesNothing damages both databases and checks what the next start knows.
 func (n *node) losesNothing(want string) {
 	n.t.Helper()
 	for _, path := range []string{n.metaPath(), n.snapsPath()} {
@@ -134,7 +134,7 @@ func TestADamagedDatabaseDoesNotReplaceItsCopy(t *testing.T) {
 	n.die()
 }
 
-// TestACopyThatIsOlderIsNotCalledCurrent: where the head of the damaged database says so.
+// TestACopyThatIsOlderIsNotCalledCurrent applies if the head of the damaged database is readable.
 func TestACopyThatIsOlderIsNotCalledCurrent(t *testing.T) {
 	n := newNode(t)
 	n.start()

@@ -1,12 +1,12 @@
-// Package guard keeps the databases of the embedded containerd from taking the agent, or its pods, with them.
+// Package guard protects the agent and its pods from damaged databases of the embedded containerd.
 //
-// bbolt maps a database into memory and panics, in goroutines of its own, at the first page that makes no sense. So each
-// database is checked before containerd opens it. One that is damaged or missing is set aside and replaced by a copy:
+// bbolt maps a database into memory and panics in its own goroutines at the first invalid page. So each database is checked before containerd
+// opens it. A damaged or missing one is set aside and replaced by a copy:
 //
 //	<state>/mirror/<boot>/   after each change, in memory as a rule: what containers run now. Gone with the boot
 //	<root>/backup/           on the disk, now and then: images and their layers, for after a power cut
 //
-// It owns these two directories. It must not know pods. Goroutines: one, between Watch and Close.
+// It owns these two directories. It must not know pods. Goroutines: one, from Watch to Close.
 package guard
 
 import (
@@ -25,28 +25,28 @@ import (
 
 // Config of a Guard.
 type Config struct {
-	// Metadata is the path of containerd's meta.db, Snapshots that of the snapshotter's metadata.db.
+	// Metadata is the path of meta.db of containerd, Snapshots that of metadata.db of the snapshotter.
 	Metadata, Snapshots string
-	// Mirror and Backup are the directories for copies; Boot is that of the machine, which a mirror is valid for.
+	// Mirror and Backup are the directories for copies. A mirror is valid for one Boot of the machine.
 	Mirror, Backup, Boot string
 	// OnRepair is called for each database that was damaged or missing.
 	OnRepair func(Repair)
 	Log      *slog.Logger
 }
 
-// Repair is what was done about a database.
+// Repair describes the repair of a database.
 type Repair struct {
 	Path  string
 	Cause error
-	// Copy is what it was replaced with; empty: nothing, it begins empty.
+	// Copy is the file that replaced it; empty: none, the database starts empty.
 	Copy string
-	// Current reports whether the copy was up to date: nothing of what runs is lost.
+	// Current reports whether the copy was up to date, so that no running container is lost.
 	Current bool
-	// Aside is where the damaged file is; empty: there was none.
+	// Aside is the new path of the damaged file; empty: the file was missing.
 	Aside string
 }
 
-// String says what happened, and what it means.
+// String describes what happened and its consequence.
 func (r Repair) String() string {
 	text := fmt.Sprintf("containerd's database %s could not be used: %v", r.Path, r.Cause)
 	switch {
@@ -68,16 +68,16 @@ type Guard struct {
 	cfg Config
 
 	mu sync.Mutex // guards all below
-	// copied is what the mirror of each database has.
+	// copied is the head of the mirror of each database.
 	copied map[string]boltfile.Head
-	// watching reports whether Flush has something to do.
+	// watching reports whether Watch was called and Close was not.
 	watching bool
-	// backedUp is what the backup of each database has, and when that was made.
+	// backedUp is the head of the backup of each database, and its time.
 	backedUp map[string]uint64
 	backupAt time.Time
 
 	stop func()
-	// flushed, in tests, is called after each copy that Watch makes, with its result.
+	// flushed is called by tests after each copy of Watch, with its result.
 	flushed func(error)
 }
 
@@ -94,8 +94,8 @@ func (g *Guard) mirror(path string) string {
 
 func (g *Guard) backup(path string) string { return filepath.Join(g.cfg.Backup, filepath.Base(path)) }
 
-// Restore checks the databases, and replaces those that cannot be used. Call it while nothing has them open. An error says that they
-// are neither sound nor could be replaced.
+// Restore checks the databases, and replaces damaged and missing ones. They must not be open. An error means that one is damaged and could not
+// be replaced.
 func (g *Guard) Restore() error {
 	if g == nil {
 		return nil
@@ -148,10 +148,10 @@ func (g *Guard) dropOldMirrors() error {
 	return errors.Join(errs...)
 }
 
-// errTorn is the damage of a database of which the last transaction may be missing. It can be used.
+// errTorn reports a usable database whose last transaction may be missing.
 var errTorn = errors.New("one of its meta pages is not valid")
 
-// check returns what is wrong with a database; fs.ErrNotExist: it is missing.
+// check returns the damage of a database, or fs.ErrNotExist if it is missing.
 func (g *Guard) check(path string) error {
 	f, err := atomicfile.Open(path, os.O_RDONLY)
 	if err != nil {
@@ -169,7 +169,7 @@ func (g *Guard) check(path string) error {
 	return err
 }
 
-// replace puts the best copy there is in the place of a database. It returns nil when there is nothing to report.
+// replace replaces a database by its best copy. It returns nil if there is nothing to report.
 func (g *Guard) replace(path string, cause error) (*Repair, error) {
 	missing := errors.Is(cause, fs.ErrNotExist)
 	if _, err := os.Stat(filepath.Dir(path)); missing && err != nil {
@@ -204,7 +204,7 @@ func (g *Guard) replace(path string, cause error) (*Repair, error) {
 	return r, atomicfile.Write(path, data, 0o600)
 }
 
-// newer reports whether a database, as far as its head can be read, has transactions that its copy has not.
+// newer reports whether a database has transactions that its copy lacks, as far as its head can be read.
 func newer(path, than string) bool {
 	h, err := headOf(path)
 	c, cerr := headOf(than)

@@ -11,9 +11,9 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 )
 
-// readable reports whether containerd can decode a value. One it cannot decode hides all others: its lists fail as a whole.
-// The layout is that of containerd's core/metadata/buckets.go and core/snapshots/storage/bolt.go, which are stable: other versions of
-// containerd read what earlier ones wrote.
+// readable reports whether containerd can decode a value. One that it cannot decode makes its lists fail completely. The layout is that of
+// core/metadata/buckets.go and core/snapshots/storage/bolt.go in containerd, which is stable, because containerd reads the databases of earlier
+// versions.
 func readable(buckets []string, key, value []byte) error {
 	if len(buckets) == 0 || value == nil {
 		return nil
@@ -30,7 +30,7 @@ func readable(buckets []string, key, value []byte) error {
 	return nil
 }
 
-// decodes reports whether a value is a message of a known form.
+// decodes reports whether a value is a protobuf message of a known type.
 func decodes(value []byte) error {
 	var a anypb.Any
 	if err := proto.Unmarshal(value, &a); err != nil {

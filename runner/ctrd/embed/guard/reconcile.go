@@ -13,8 +13,8 @@ import (
 	bolt "go.etcd.io/bbolt"
 )
 
-// Copies may be of different moments, and not of now. What one database says of snapshots must be in the other, and on the
-// disk: else an image counts as unpacked that is not there, for ever, and the directory of the next container exists already.
+// The copies may be older than the disk, and of different times. A snapshot must be in both databases and on the disk. Otherwise a missing image
+// would count as unpacked, or the directory of the next container would exist already.
 
 // Names of buckets and keys; see readable.
 const (
@@ -27,7 +27,7 @@ const (
 	keyChildren  = "children"
 )
 
-// reconcile removes from the databases the snapshots that are not there.
+// reconcile removes missing snapshots from the databases.
 func (g *Guard) reconcile() error {
 	dirs, most, err := snapshotDirs(filepath.Join(filepath.Dir(g.cfg.Snapshots), "snapshots"))
 	if err != nil {
@@ -50,7 +50,7 @@ func (g *Guard) reconcile() error {
 	return update(g.cfg.Metadata, func(tx *bolt.Tx) error { return keepReferences(tx, there) })
 }
 
-// create makes a file for a database, unless there is one.
+// create creates a file for a database, unless it exists.
 func create(path string) error {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
@@ -59,12 +59,12 @@ func create(path string) error {
 	return f.Close()
 }
 
-// update changes a database, unless it is missing.
+// update modifies a database, unless it is missing.
 func update(path string, change func(*bolt.Tx) error) error {
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
 		return change(nil)
 	}
-	// As containerd opens them: with a list of free pages in one of them only.
+	// With the options of containerd: the free list is stored in one of the databases only.
 	db, err := bolt.Open(path, 0o600, &bolt.Options{Timeout: 5 * time.Second, NoFreelistSync: filepath.Base(path) == "meta.db"})
 	if err != nil {
 		return fmt.Errorf("%s: %w", path, err)
@@ -72,7 +72,7 @@ func update(path string, change func(*bolt.Tx) error) error {
 	return errors.Join(db.Update(change), db.Close())
 }
 
-// snapshotDirs returns the numbers of the directories of snapshots, and the highest.
+// snapshotDirs returns the numbers of the snapshot directories, and the highest one.
 func snapshotDirs(dir string) (dirs map[uint64]bool, most uint64, err error) {
 	dirs = map[uint64]bool{}
 	entries, err := os.ReadDir(dir)
@@ -88,8 +88,8 @@ func snapshotDirs(dir string) (dirs map[uint64]bool, most uint64, err error) {
 	return dirs, most, err
 }
 
-// keepSnapshots removes the snapshots from the snapshotter's database that have no directory, and what is based on them. It
-// returns the names of the others. The next one gets a number that no directory has.
+// keepSnapshots removes snapshots without a directory, and those based on them, from the snapshotter's database. It returns the names of the
+// others. The next snapshot gets an unused number.
 func keepSnapshots(tx *bolt.Tx, dirs map[uint64]bool, most uint64) (map[string]bool, error) {
 	there := map[string]bool{}
 	if tx == nil {
@@ -134,7 +134,7 @@ func keepSnapshots(tx *bolt.Tx, dirs map[uint64]bool, most uint64) (map[string]b
 	return there, dropParents(root.Bucket([]byte(keyParents)), gone)
 }
 
-// dropOrphans makes all snapshots false that are based on one that is.
+// dropOrphans sets all snapshots to false that are based on one that is false.
 func dropOrphans(there map[string]bool, parents map[string]string) {
 	for changed := true; changed; {
 		changed = false
@@ -146,7 +146,7 @@ func dropOrphans(there map[string]bool, parents map[string]string) {
 	}
 }
 
-// dropParents removes the children that are gone from the index of parents: keys are both numbers, with a zero byte between.
+// dropParents removes missing children from the index of parents. Its keys are both numbers, separated by a zero byte.
 func dropParents(index *bolt.Bucket, gone map[uint64]bool) error {
 	if index == nil {
 		return nil
@@ -166,7 +166,7 @@ func dropParents(index *bolt.Bucket, gone map[uint64]bool) error {
 	return err
 }
 
-// keepReferences removes the snapshots from containerd's database that the snapshotter does not have.
+// keepReferences removes the snapshots that the snapshotter lacks from containerd's database.
 func keepReferences(tx *bolt.Tx, there map[string]bool) error {
 	if tx == nil || tx.Bucket([]byte(keyVersion)) == nil {
 		return nil
@@ -181,7 +181,7 @@ func keepReferences(tx *bolt.Tx, there map[string]bool) error {
 	})
 }
 
-// keepOf does so for one namespace and snapshotter.
+// keepOf does that for one namespace and snapshotter.
 func keepOf(all *bolt.Bucket, there map[string]bool) error {
 	kept, parents := map[string]bool{}, map[string]string{}
 	err := all.ForEachBucket(func(k []byte) error {

@@ -15,17 +15,17 @@ import (
 )
 
 const (
-	// settle is how long changes are collected before they are copied to the mirror. A container that was started after the last copy
-	// is killed when the agent and the database are lost at once, and made again. No start waits for a copy.
+	// settle is how long changes are collected before they are copied to the mirror. If agent and database are lost at the same time, a
+	// container that was started after the last copy is killed and recreated. Starts do not wait for a copy.
 	settle = 100 * time.Millisecond
-	// calm is how long nothing may have changed before a backup is made, and backupEvery how long ago the last one must be.
+	// calm is how long the databases must be unchanged before a backup, backupEvery the minimum interval of backups.
 	calm        = time.Second
 	backupEvery = 10 * time.Minute
-	// retryEvery is when a copy that failed is tried again although nothing has changed.
+	// retryEvery is the retry interval of failed copies without a change.
 	retryEvery = 10 * time.Second
 )
 
-// Watch begins to keep copies of the databases, which must be open: each has one when it returns. What cannot be copied is logged.
+// Watch starts to copy the databases, which must be open. Each has a copy when it returns, or the error was logged.
 func (g *Guard) Watch() error {
 	if g == nil {
 		return nil
@@ -58,7 +58,7 @@ func (g *Guard) Watch() error {
 	return nil
 }
 
-// Close ends the copying with a last copy. The databases may be closed, or be closed afterwards if nothing writes to them.
+// Close makes a last copy and stops. The databases may be closed before or after it, as long as nothing writes to them.
 func (g *Guard) Close() error {
 	if g == nil || g.stop == nil {
 		return nil
@@ -85,7 +85,7 @@ func (g *Guard) run(ctx context.Context, changes *os.File) {
 	}
 	flush()
 	for ctx.Err() == nil {
-		// A deadline is when a backup is due, or a copy is tried again; none: wait for the next change.
+		// The deadline is the next backup or retry; without one it waits for the next change.
 		due := retry
 		if due.IsZero() {
 			due = g.backupDue(time.Now())
@@ -112,7 +112,7 @@ func (g *Guard) run(ctx context.Context, changes *os.File) {
 	}
 }
 
-// reportOnce logs an error of a copy, unless it is the one said before. It returns what was said, and when to try again.
+// reportOnce logs an error of a copy, unless it was the last one logged. It returns the logged text, and the time of the next attempt.
 func (g *Guard) reportOnce(err error, said string) (string, time.Time) {
 	if err == nil {
 		return "", time.Time{}
@@ -134,7 +134,7 @@ func sleep(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// Flush copies the databases to the mirror, unless it has all of their transactions.
+// Flush copies the databases to the mirror, unless it is up to date.
 func (g *Guard) Flush() error {
 	if g == nil {
 		return nil
@@ -151,8 +151,7 @@ func (g *Guard) Flush() error {
 	return errors.Join(errs...)
 }
 
-// firstCopies makes the copies that do not exist, or are of an earlier state, so that there is always one, also
-// after a reboot. What cannot be copied is logged.
+// firstCopies creates missing and outdated copies, so that copies exist also after a reboot. Errors are logged.
 func (g *Guard) firstCopies() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -172,7 +171,7 @@ func (g *Guard) firstCopies() {
 	}
 }
 
-// firstBackups reads what the backups have, and makes those that do not exist.
+// firstBackups reads the heads of the backups, and creates missing ones.
 func (g *Guard) firstBackups() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -210,8 +209,8 @@ func (g *Guard) mirrorLocked(path string) error {
 	return nil
 }
 
-// copyTo replaces a file by a copy of an open database. It is not synced. A damaged copy replaces nothing: a bad disk must not take the good one.
-// Values are not decoded, that takes ten times as long.
+// copyTo replaces a file by a copy of an open database, without syncing it. A damaged copy does not replace a good one, for example with a bad
+// disk. Values are not decoded, because that takes ten times as long.
 func copyTo(path string, from *os.File) (boltfile.Head, error) {
 	if err := os.RemoveAll(path + ".new"); err != nil { // also of a process that was killed
 		return boltfile.Head{}, err
@@ -248,7 +247,7 @@ func headOf(path string) (boltfile.Head, error) {
 	return boltfile.ReadHead(f)
 }
 
-// backupDue says when a backup is to be made if nothing changes until then; zero: none is.
+// backupDue returns the time of the next backup if nothing changes until then; zero: none.
 func (g *Guard) backupDue(now time.Time) time.Time {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -264,7 +263,7 @@ func (g *Guard) backupDue(now time.Time) time.Time {
 	return time.Time{}
 }
 
-// makeBackup puts what the mirror has on the disk.
+// makeBackup writes the mirror to the disk.
 func (g *Guard) makeBackup(now time.Time) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -276,7 +275,7 @@ func (g *Guard) makeBackup(now time.Time) error {
 	return errors.Join(errs...)
 }
 
-// backupLocked does so for one database. A copy that is damaged does not replace one that is not.
+// backupLocked does that for one database. A damaged copy does not replace a good one.
 func (g *Guard) backupLocked(path string) error {
 	h, ok := g.copied[path]
 	if !ok || h.Tx == g.backedUp[path] {

@@ -45,7 +45,7 @@ type shaky struct {
 	// cut is after how many bytes of a blob it goes down; 0: never. slow holds back what is behind these bytes instead.
 	cut  int64
 	slow chan struct{}
-	// deaf reports whether it understands no ranges.
+	// deaf ignores range requests.
 	down, deaf bool
 	// sent are the bytes of blobs that it sent, ranges the offsets it was asked for.
 	sent   int64
@@ -280,7 +280,7 @@ func TestPullsTellHowFarTheyAre(t *testing.T) {
 	}
 }
 
-// keeper has images collected on a disk that is said to be full to some percent.
+// keeper collects images on a simulated disk with a usage in percent.
 type keeper struct {
 	*Store
 	c          *client.Client
@@ -393,7 +393,7 @@ func TestCollectedImagesAreGoneFromTheDiskAndNeededOnesStay(t *testing.T) {
 	if len(snaps) != len(want) {
 		t.Errorf("snapshots: %v", snaps)
 	}
-	// What is left can be used; what went is pulled again.
+	// Remaining images can be used, removed ones are pulled again.
 	k.present(t, want...)
 	if _, err := k.Ensure(t.Context(), reg+"/spare:1", corev1.PullNever); reason(err) != runner.ReasonErrImageNeverPull {
 		t.Errorf("what went: %v", err)

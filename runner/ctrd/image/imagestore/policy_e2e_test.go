@@ -160,7 +160,7 @@ func TestOnlyImagesThatTheRulesAllowAreUsed(t *testing.T) {
 			}
 		}
 	}
-	// What was here before there were rules is looked at, and remembered, so that no registry is needed from then on.
+	// Images from before the rules are verified, and the result is recorded, so that the registry is contacted only once.
 	lax := store(t, c, nil)
 	check(t, ensure(lax, "signed/none", corev1.PullIfNotPresent))
 	if err := ensure(s, "signed/none", corev1.PullNever); reason(err) != runner.ReasonSignatureValidationFailed {

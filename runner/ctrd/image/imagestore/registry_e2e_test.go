@@ -28,7 +28,7 @@ import (
 	"monopod/runner/ctrd/image/registrytest"
 )
 
-// private is a registry with TLS, which wants a login and notes who asks.
+// private is a registry with TLS that requires a login and records the users.
 type private struct {
 	addr string
 	ca   []byte
@@ -115,7 +115,7 @@ func TestPrivateRegistriesWithTheirOwnAuthorities(t *testing.T) {
 	access := registry.Access{HostsDirs: []string{filepath.Join(root, "none"), root}, AuthFile: authFile(t, map[string]string{reg.addr: "me:secret"})}
 	s := store(t, c, func(cfg *Config) { cfg.Access = access })
 	ref := reg.addr + "/app:1"
-	// A server on loopback with a certificate that nobody knows.
+	// A server on loopback with a certificate of an unknown authority.
 	if _, err := s.Ensure(t.Context(), ref, corev1.PullAlways); reason(err) != runner.ReasonErrImagePull {
 		t.Errorf("without its authority: %v", err)
 	}

@@ -162,7 +162,8 @@ func TestPluginsThatFailSayWhyAndShowNoSecrets(t *testing.T) {
 	}
 }
 
-// TestNobodyWaitsForAPluginLongerThanHeMust: who leaves does so at once, and who has waited for a silent one does not begin anew.
+// TestNobodyWaitsForAPluginLongerThanHeMust checks that a cancelled caller returns at once, and that a caller that waited for a timeout does not
+// start another one.
 func TestNobodyWaitsForAPluginLongerThanHeMust(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, _ := plugins(t, registrytest.ProvidersHead+registrytest.Entry("p", "r.io", ""), nil)

@@ -14,7 +14,7 @@ import (
 	"monopod/runner/ctrd/image/registrytest"
 )
 
-// overheard is a host that somebody listens to: it asks everybody for a login, and notes each that it is shown.
+// overheard is a host of an attacker: it requests a login for each request, and records the logins it gets.
 type overheard struct {
 	*httptest.Server
 	mu    sync.Mutex

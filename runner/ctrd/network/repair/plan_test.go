@@ -17,7 +17,7 @@ const bridge = 3
 
 func prefix(s string) netip.Prefix { return netip.MustParsePrefix(s) }
 
-// intact is a network with two pods, as it should be.
+// intact is an undamaged network with two pods.
 func intact() (Desired, Observed) {
 	d := Desired{Bridge: "monopod0", Names: map[string]bool{"vethmpa": true, "vethmpb": true}}
 	o := Observed{Bridge: Bridge{Index: bridge}, Links: map[int]link.Port{}, Pods: map[string]link.State{}, Ports: true, Filter: true}
