@@ -22,8 +22,8 @@ import (
 	"monopod/runner"
 )
 
-// randomPod returns one of the pods that the random tests make: pods 0 and 1 of 3 with a network of their own, some
-// with host ports, volumes, a command that does not exist.
+// randomPod returns a random pod: pods 0 and 1 of 3 have a network of their own, some have host ports, volumes, or a command that
+// does not exist.
 func randomPod(rnd *rand.Rand, name string, hostPort int) (*manifests.Pod, error) {
 	command, ports := `[sh, -c, 'echo hello; trap "exit 0" TERM; sleep 1000 & wait']`, ""
 	if rnd.IntN(8) == 0 {
@@ -55,7 +55,7 @@ spec:
 	return pods[0], nil
 }
 
-// monkey does random things to one pod, in an order in which a worker may do them.
+// monkey applies random actions to one pod, in an order that a worker may use.
 type monkey struct {
 	rt   runner.Runtime
 	rnd  *rand.Rand
@@ -64,7 +64,7 @@ type monkey struct {
 	n    int
 }
 
-// round makes a pod, does some steps of its life, and removes it.
+// round creates a pod, applies some actions, and removes it.
 func (m *monkey) round(ctx context.Context) error {
 	pod, err := randomPod(m.rnd, m.name, m.port)
 	if err != nil {
@@ -89,7 +89,7 @@ func (m *monkey) round(ctx context.Context) error {
 	return m.remove(ctx, pod.Key())
 }
 
-// instance makes one more instance and gets rid of the older ones.
+// instance creates one more container and removes the older ones.
 func (m *monkey) instance(ctx context.Context, pod *manifests.Pod, act func(runner.Action) error) error {
 	var step *runner.StepError
 	if err := act(runner.Action{Kind: runner.CreateContainer, Container: "c"}); err != nil {
@@ -116,7 +116,7 @@ func (m *monkey) instance(ctx context.Context, pod *manifests.Pod, act func(runn
 	return nil
 }
 
-// retire ends an instance the polite way, the hard way, or by removing it while it runs.
+// retire stops a container, kills it, or removes it while it runs.
 func (m *monkey) retire(ctx context.Context, key manifests.Key, c runner.Container) error {
 	on := func(kind runner.ActionKind) error {
 		return m.rt.Apply(ctx, key, nil, runner.Action{Kind: kind, Container: c.Name, ContainerID: c.ID, Exit: c.Exit})
@@ -169,7 +169,7 @@ func (m *monkey) remove(ctx context.Context, key manifests.Key) error {
 	return removePod(ctx, m.rt, key)
 }
 
-// monkeys run some monkeys side by side, for so many rounds altogether.
+// monkeys runs several monkeys in parallel, for so many rounds in total.
 func monkeys(ctx context.Context, rt runner.Runtime, seed uint64, rounds int) error {
 	const side = 4
 	errs := make([]error, side)
@@ -209,13 +209,13 @@ func TestNothingLeaksOverRandomRounds(t *testing.T) {
 	}
 }
 
-// agentWorld is what an agent in a process of its own is told.
+// agentWorld is the input of an agent in a process of its own.
 type agentWorld struct {
 	Dir, Run, CIDR string
 	Seed           uint64
 }
 
-// agentMain is such an agent: it does random things until it is killed.
+// agentMain is such an agent: it applies random actions until it is killed.
 func agentMain(file string) {
 	fail := func(err error) {
 		if err != nil {
@@ -243,7 +243,7 @@ func agentMain(file string) {
 	fail(monkeys(ctx, rt, aw.Seed, 1<<20))
 }
 
-// TestAKilledAgentLeavesNothingBehindAndStopsNothing kills agents in the middle of random work.
+// TestAKilledAgentLeavesNothingBehindAndStopsNothing kills agents during random actions.
 func TestAKilledAgentLeavesNothingBehindAndStopsNothing(t *testing.T) {
 	w := newWorld(t)
 	a := w.open(t)
@@ -275,7 +275,7 @@ func TestAKilledAgentLeavesNothingBehindAndStopsNothing(t *testing.T) {
 		check(t, removePod(t.Context(), a, k))
 	}
 	a.idle(t)
-	// Not those of the containerd that was stopped in this process: its event exchange has no end.
+	// Goroutines of the containerd that was stopped in this process remain: its event exchange cannot be closed.
 	delete(before, "goroutines")
 	a.sameCensus(t, before)
 }

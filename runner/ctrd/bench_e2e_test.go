@@ -32,7 +32,7 @@ import (
 	"monopod/runner/ctrd/trees"
 )
 
-// stamped is a pod whose container writes the uptime to the mounted directory as its first act.
+// stamped returns a pod whose container first writes the uptime to the mounted directory.
 func stamped(t testing.TB, name, dir string, hostNetwork bool) *manifests.Pod {
 	t.Helper()
 	text := fmt.Sprintf(`
@@ -53,7 +53,7 @@ spec:
 	return pods[0]
 }
 
-// startPod does what a worker does for a new pod with one container.
+// startPod applies the actions of a worker for a new pod with one container.
 func startPod(ctx context.Context, rt runner.Runtime, pod *manifests.Pod) error {
 	for _, a := range []runner.Action{
 		{Kind: runner.CreateSandbox, UID: "uid-" + pod.Object.Name},
@@ -68,7 +68,7 @@ func startPod(ctx context.Context, rt runner.Runtime, pod *manifests.Pod) error 
 	return nil
 }
 
-// removePod does what a worker does for a pod that goes.
+// removePod applies the actions of a worker for a pod that is deleted.
 func removePod(ctx context.Context, rt runner.Runtime, key manifests.Key) error {
 	st, err := rt.Observe(ctx, key)
 	if err != nil {
@@ -89,7 +89,7 @@ func uptime(t testing.TB) time.Duration {
 	return time.Duration(ts.Nano())
 }
 
-// stamp waits for the first act of a workload and returns when it was; it has a resolution of 10 ms.
+// stamp waits for the first write of a workload and returns its time, with a resolution of 10 ms.
 func stamp(t testing.TB, path string) time.Duration {
 	t.Helper()
 	var v float64
@@ -104,8 +104,8 @@ func stamp(t testing.TB, path string) time.Duration {
 	return time.Duration(v * float64(time.Second))
 }
 
-// rawStart creates and starts the same container with the least calls there are: spec known, record and snapshot
-// side by side, no labels but what is needed, no logs, no files.
+// rawStart creates and starts the same container with the minimum of calls: record and snapshot in parallel, without logs and
+// files.
 func rawStart(ctx context.Context, r *Runtime, id, parent string, spec *specs.Spec) error {
 	opts, err := typeurl.MarshalAny(&options.Options{BinaryName: r.cfg.OCIRuntime, Root: r.dirs.Path("runc")})
 	if err != nil {
@@ -142,7 +142,7 @@ func rawStart(ctx context.Context, r *Runtime, id, parent string, spec *specs.Sp
 	return err
 }
 
-// TestTheWayToTheFirstActIsShort compares a pod with the same container made by the raw calls, in turns.
+// TestTheWayToTheFirstActIsShort compares a pod with the same container started by raw calls, alternately.
 func TestTheWayToTheFirstActIsShort(t *testing.T) {
 	w := newWorld(t)
 	a := w.open(t)
@@ -197,7 +197,7 @@ func median(d []time.Duration) time.Duration {
 	return d[len(d)/2]
 }
 
-// TestManyPodsAtOnce starts 30 pods as the workers do: all at the same time.
+// TestManyPodsAtOnce starts 30 pods in parallel, as the workers do.
 func TestManyPodsAtOnce(t *testing.T) {
 	w := newWorld(t)
 	a := w.open(t)
@@ -233,7 +233,7 @@ func TestManyPodsAtOnce(t *testing.T) {
 	t.Logf("30 containers by the raw calls, 4 at a time: all run after %v (%v)", last, ownCPU(t)-cpu)
 }
 
-// ownCPU is the processor time of this process.
+// ownCPU returns the CPU time of this process.
 func ownCPU(t testing.TB) time.Duration {
 	t.Helper()
 	var u unix.Rusage
@@ -241,7 +241,7 @@ func ownCPU(t testing.TB) time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// manyRaw starts 30 containers by the raw calls and returns how long it takes until all have acted.
+// manyRaw starts 30 containers by raw calls and returns the time until all have written.
 func (a *agent) manyRaw(t *testing.T, dir string) time.Duration {
 	t.Helper()
 	ctx := a.ns(t.Context())

@@ -39,7 +39,7 @@ func (a *agent) census(t testing.TB) map[string]int {
 	check(t, err)
 	leases, err := a.client.LeasesService().List(ctx)
 	check(t, err)
-	// Those with an end go by themselves.
+	// Leases with an expiration are removed by containerd.
 	leases = slices.DeleteFunc(leases, func(l corelease.Lease) bool { return l.Labels["containerd.io/gc.expire"] != "" })
 	n := map[string]int{
 		"tasks": len(tasks.Tasks), "containers": len(ctrs), "sandboxes": len(sbs), "leases": len(leases),
@@ -69,7 +69,7 @@ func (a *agent) census(t testing.TB) map[string]int {
 	return n
 }
 
-// sameCensus waits until everything is as it was: sockets and goroutines take their time.
+// sameCensus waits until all counts are as before: sockets and goroutines close with a delay.
 func (a *agent) sameCensus(t testing.TB, before map[string]int) {
 	t.Helper()
 	var diff string
@@ -80,7 +80,7 @@ func (a *agent) sameCensus(t testing.TB, before map[string]int) {
 				delete(now, k)
 			}
 		}
-		// What happened to be open in the process at the first count may be closed by now; more is a leak.
+		// Descriptors and goroutines of the first count may be gone by now; an increase is a leak.
 		for _, k := range []string{"fds", "goroutines"} {
 			if now[k] < before[k] {
 				now[k] = before[k]

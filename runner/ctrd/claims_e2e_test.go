@@ -50,7 +50,7 @@ func volumeYAML(name, size, more string) string {
 	return fmt.Sprintf("apiVersion: v1\nkind: PersistentVolume\nmetadata: {name: %s}\nspec: {accessModes: [ReadWriteOnce], capacity: {storage: %s}, %s}\n", name, size, more)
 }
 
-// waits says that a pod waits for its volume with a text.
+// waits checks that a pod waits for its volume with a text.
 func (s *stage) waits(name, text string) {
 	s.t.Helper()
 	reason, why := "", ""
@@ -62,7 +62,7 @@ func (s *stage) waits(name, text string) {
 	s.t.Fatalf("pod %s: %s %q, want %q", name, reason, why, text)
 }
 
-// clear takes all documents away and waits until the pods are gone.
+// clear removes all manifests and waits until the pods are gone.
 func (s *stage) clear() {
 	s.t.Helper()
 	s.play("# nothing")
@@ -75,7 +75,7 @@ func (s *stage) pid(name string) uint32 {
 	return s.pidOf(s.t, manifests.Key{Namespace: "default", Name: name})
 }
 
-// again ends the agent and takes up its state with the next one. The pods run on.
+// again closes the agent and starts the next one on its state. The pods keep running.
 func (w *world) again(s *stage, between func()) *stage {
 	s.t.Helper()
 	s.stop()
@@ -91,7 +91,7 @@ func read(t testing.TB, path string) string {
 	return string(b)
 }
 
-// TestAPodWaitsForItsClaim: until the document is there; then a missing document matters to nothing that runs.
+// TestAPodWaitsForItsClaim checks that a pod starts once its claim exists, and keeps running after the claim is deleted.
 func TestAPodWaitsForItsClaim(t *testing.T) {
 	w := newWorld(t)
 	s := w.stage(t)
@@ -109,7 +109,7 @@ func TestAPodWaitsForItsClaim(t *testing.T) {
 	s.waitOutput("a", "ready 2")
 }
 
-// TestADirectoryOutlivesThePod: the data is there for the next pod of that claim, and for one beside it.
+// TestADirectoryOutlivesThePod checks that data are available to the next pod of the claim, and to another pod at the same time.
 func TestADirectoryOutlivesThePod(t *testing.T) {
 	w := newWorld(t)
 	s := w.stage(t)
@@ -130,8 +130,8 @@ func TestADirectoryOutlivesThePod(t *testing.T) {
 	}
 }
 
-// TestClaimsGetTheVolumesThatFit: the smallest that fits, one for each claim, the same ones after a restart although
-// smaller ones have come, and none where a pod would have to wait.
+// TestClaimsGetTheVolumesThatFit checks that each claim gets the smallest volume that fits, keeps it after a restart although
+// smaller ones have been added, and gets none if the pod must wait.
 func TestClaimsGetTheVolumesThatFit(t *testing.T) {
 	w := newWorld(t)
 	s := w.stage(t)
@@ -167,7 +167,7 @@ func TestClaimsGetTheVolumesThatFit(t *testing.T) {
 	}
 }
 
-// TestVolumesOfTheGroup: fsGroup counts for directories of claims and local volumes, not for hostPath.
+// TestVolumesOfTheGroup checks that fsGroup applies to directories of claims and local volumes, not to hostPath.
 func TestVolumesOfTheGroup(t *testing.T) {
 	w := newWorld(t)
 	s := w.stage(t)
@@ -192,7 +192,7 @@ func TestVolumesOfTheGroup(t *testing.T) {
 
 const deleting = "apiVersion: storage.k8s.io/v1\nkind: StorageClass\nmetadata: {name: scratch}\nprovisioner: rancher.io/local-path\n%s\n"
 
-// TestADirectoryGoesWithItsClaim: if the class says Delete, the document is gone and no pod has it any more.
+// TestADirectoryGoesWithItsClaim checks the reclaim policy Delete, which waits until no pod uses the claim.
 func TestADirectoryGoesWithItsClaim(t *testing.T) {
 	w := newWorld(t)
 	s := w.stage(t)
@@ -238,8 +238,8 @@ func TestOnePodAtATime(t *testing.T) {
 
 const scratch = "[{name: d, ephemeral: {volumeClaimTemplate: {spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}%s}}}}]"
 
-// TestEphemeralVolumes live as long as the pod: longer than its containers and the agent, not longer than the pod. A
-// PersistentVolume is free again then.
+// TestEphemeralVolumes checks that they outlive containers and the agent, but not the pod, and that a PersistentVolume is free
+// again afterwards.
 func TestEphemeralVolumes(t *testing.T) {
 	w := newWorld(t)
 	s := w.stage(t)
@@ -290,7 +290,8 @@ func loopDevice(t testing.TB, file string) string {
 	return dev
 }
 
-// TestBlockDevices: a claim of a device is one in the container, with the rights that it has; and what is no device is not.
+// TestBlockDevices checks that a claim in mode Block is a device in the container, with its access mode, and that other files are
+// refused.
 func TestBlockDevices(t *testing.T) {
 	w := newWorld(t)
 	s := w.stage(t)
@@ -328,8 +329,7 @@ func TestBlockDevices(t *testing.T) {
 	}
 }
 
-// TestADiskWithAFileSystem is a local volume whose path is a device: it is formatted when there is nothing on it, and
-// mounted for the pod.
+// TestADiskWithAFileSystem has a local volume whose path is a device: an empty device is formatted, and mounted for the pod.
 func TestADiskWithAFileSystem(t *testing.T) {
 	w := newWorld(t)
 	s := w.stage(t)
@@ -357,7 +357,7 @@ func TestADiskWithAFileSystem(t *testing.T) {
 	s.waitOutput("b", "kept\nend")
 }
 
-// TestAnUnreadableBookLosesNothing: claims find their directories, documents say the rest.
+// TestAnUnreadableBookLosesNothing checks that claims find their directories, and objects have the rest.
 func TestAnUnreadableBookLosesNothing(t *testing.T) {
 	w := newWorld(t)
 	w.log = slog.New(slog.DiscardHandler) // it complains
@@ -369,7 +369,7 @@ func TestAnUnreadableBookLosesNothing(t *testing.T) {
 	s.clear()
 	book := filepath.Join(w.dir, "root", "volumes", "bindings.json")
 	s = w.again(s, func() { check(t, os.WriteFile(book, []byte("{"), 0o600)) })
-	// A volume that would fit now is not taken: the data is elsewhere.
+	// A volume that would fit now is not used, because the data are elsewhere.
 	s.play(append(docs, volumeYAML("v", "1Gi", "hostPath: {path: "+w.dir+"/v}"))...)
 	s.waitOutput("a", "lines 2")
 }

@@ -17,7 +17,8 @@ import (
 	"monopod/runner/ctrd/upkeep"
 )
 
-// TestWhatAKilledContainerdWasRemovingIsRemoved: it had forgotten a blob and a snapshot, and not yet removed their files.
+// TestWhatAKilledContainerdWasRemovingIsRemoved has a containerd that has deleted the metadata of a blob and a snapshot, but not
+// their files.
 func TestWhatAKilledContainerdWasRemovingIsRemoved(t *testing.T) {
 	w := newWorld(t)
 	a := w.open(t)

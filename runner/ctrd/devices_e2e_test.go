@@ -30,7 +30,7 @@ const cdiSpec = `{
   "containerEdits": {"env": ["KIND=dev"], "mounts": [{"hostPath": "%[1]s", "containerPath": "/lib/dev", "options": ["bind", "ro"]}]}
 }`
 
-// devicePod asks for devices by annotation and by number.
+// devicePod requests devices by annotation and by number.
 func devicePod(t testing.TB, name, annotation, script string, n int) *manifests.Pod {
 	t.Helper()
 	limits := "{}"
@@ -114,8 +114,8 @@ func TestDevicesByNumberBelongToOneContainer(t *testing.T) {
 	a.idle(t)
 }
 
-// TestDevicesAddToAnEnvironmentWithSecrets: what the CDI spec says is in the environment that is not stored, of which a
-// creation that is given up leaves nothing.
+// TestDevicesAddToAnEnvironmentWithSecrets checks that the environment of the CDI spec is kept with the secret one, and that an
+// aborted creation leaves no file.
 func TestDevicesAddToAnEnvironmentWithSecrets(t *testing.T) {
 	w := newWorld(t)
 	w.addDevices(t)

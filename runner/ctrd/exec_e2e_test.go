@@ -24,7 +24,7 @@ func (a *agent) execIn(t testing.TB, key manifests.Key, timeout time.Duration, s
 	})
 }
 
-// TestACommandIsLikeTheContainersOwnProcess: user, environment, directory and rights.
+// TestACommandIsLikeTheContainersOwnProcess checks user, environment, directory and capabilities.
 func TestACommandIsLikeTheContainersOwnProcess(t *testing.T) {
 	w := newWorld(t)
 	a := w.open(t)
@@ -63,7 +63,7 @@ spec:
 	check(t, removePod(t.Context(), a, p.Key()))
 }
 
-// TestCommandsLeaveNothing counts what there is before and after commands of all kinds.
+// TestCommandsLeaveNothing compares resources before and after commands of all kinds.
 func TestCommandsLeaveNothing(t *testing.T) {
 	w := newWorld(t)
 	a := w.open(t)
@@ -77,7 +77,7 @@ func TestCommandsLeaveNothing(t *testing.T) {
 			}
 		}
 	}
-	// Children of a command that was killed have the container's process as parent, and this one reaps nothing.
+	// Children of a killed command become children of the container's process, which does not reap.
 	processes := func() int {
 		r, err := a.execIn(t, p.Key(), 20*time.Second, `grep -ls "^State:.[^Z]" /proc/[0-9]*/status; echo /proc/1/fd/*`)
 		check(t, err)
@@ -101,7 +101,7 @@ func TestCommandsLeaveNothing(t *testing.T) {
 	check(t, removePod(t.Context(), a, p.Key()))
 }
 
-// TestACommandOfAnEarlierAgentEnds: who had asked for it is not there any more.
+// TestACommandOfAnEarlierAgentEnds has a command whose client is gone.
 func TestACommandOfAnEarlierAgentEnds(t *testing.T) {
 	w := newWorld(t)
 	a := w.open(t)

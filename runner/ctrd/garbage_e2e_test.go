@@ -13,7 +13,7 @@ import (
 	"monopod/runner/ctrd/podlogs"
 )
 
-// finishes records that an instance has ended, as a worker does.
+// finishes records that a container has ended, as a worker does.
 func (a *agent) finishes(t *testing.T, c *runner.Container, again func(runner.Action) error) {
 	t.Helper()
 	check(t, again(runner.Action{Kind: runner.FinishContainer, Container: "c", ContainerID: c.ID, Exit: c.Exit}))
@@ -74,13 +74,13 @@ spec:
 	if n, err := a.garbage.ReclaimContainers(t.Context()); err != nil || n != 0 {
 		t.Errorf("again: %d bytes, %v", n, err)
 	}
-	// it goes on as ever
+	// restarts still work
 	check(t, do(runner.Action{Kind: runner.CreateContainer, Container: "c", RestartCount: 4, Last: last.Exit}))
 	check(t, do(runner.Action{Kind: runner.StartContainer, Container: "c"}))
 	check(t, do(runner.Action{Kind: runner.RemoveContainer, Container: "c", ContainerID: last.ID}))
 	a.finishes(t, a.exit(t, pod.Key()), do)
 
-	// a power cut has taken the records and left the files
+	// a power cut has removed the records but not the files
 	left := filepath.Join(a.cfg.PodLogsDir, "default_gone_uid-gone")
 	check(t, a.podLogs.OwnLogs(filepath.Join(left, "c")))
 	check(t, os.WriteFile(filepath.Join(left, "c", "0.log"), nil, 0o600))

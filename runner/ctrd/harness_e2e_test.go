@@ -77,7 +77,7 @@ func testLog() *slog.Logger {
 	return slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level}))
 }
 
-// remove checks that nothing is mounted or in use any more.
+// remove checks that no mounts and cgroups are left.
 func (w *world) remove(t testing.TB) {
 	t.Helper()
 	if c, err := cgroup.Find(spec.Cgroups{Root: w.config().CgroupParent}); err != nil || c.RemoveEmpty(c.Root) != nil {
@@ -161,7 +161,7 @@ func (a *agent) stop(t testing.TB) {
 	check(t, a.Close())
 }
 
-// end takes everything down that an agent of a finished test leaves to the host.
+// end removes everything that the agent of a finished test would leave on the host.
 func (a *agent) end(t testing.TB) {
 	t.Helper()
 	defer a.stop(t)
@@ -169,13 +169,13 @@ func (a *agent) end(t testing.TB) {
 	check(t, a.net.Destroy(context.Background()))
 }
 
-// idle waits until the teardown has nothing left to do.
+// idle waits until the teardown queue is empty.
 func (a *agent) idle(t testing.TB) {
 	t.Helper()
 	within(t, 15*time.Second, "the teardown is done", func() bool { return a.removal.Teardown.Pending() == 0 })
 }
 
-// within waits for a condition: d, or longer if that is what patience says.
+// within waits for a condition, for d or longer if the machine is slow.
 func within(t testing.TB, d time.Duration, what string, is func() bool) {
 	t.Helper()
 	d = max(d, patience)

@@ -44,7 +44,7 @@ func (e *toldEvents) text() string {
 	return strings.Join(e.all, "\n")
 }
 
-// wentDown makes the next start believe that the machine went down.
+// wentDown simulates a power cut for the next start.
 func (w *world) wentDown(t *testing.T) {
 	t.Helper()
 	b, err := json.Marshal(shutdown{Boot: "another"})
@@ -222,7 +222,7 @@ func (a *agent) dropLayers(t *testing.T) {
 	})
 }
 
-// TestBlobsThatAreDamagedWithoutAPowerCutAreRepaired when something is made of them, from where the image came from.
+// TestBlobsThatAreDamagedWithoutAPowerCutAreRepaired from the source of the image when they are used.
 func TestBlobsThatAreDamagedWithoutAPowerCutAreRepaired(t *testing.T) {
 	w := newWorld(t)
 	registry := testimages.Registry(t)
@@ -311,5 +311,5 @@ func TestAnImageThatCannotBeRepairedHoldsUpItsPodsOnly(t *testing.T) {
 	}
 	check(t, os.Rename(filepath.Join(w.dir, "busybox.tar"), archive))
 	check(t, removePod(t.Context(), a, healPod(t, "three", testImage).Key()))
-	a.runs(t, "four", testImage) // as soon as it can be had again
+	a.runs(t, "four", testImage) // once the registry is back
 }

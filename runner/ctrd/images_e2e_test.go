@@ -10,7 +10,8 @@ import (
 	"monopod/runner/ctrd/record"
 )
 
-// TestImagesOfAnotherInstancesContainersAreInUse has an instance that shares a containerd with another one, and then does not see it any more.
+// TestImagesOfAnotherInstancesContainersAreInUse has two instances that share a containerd, and then an instance that cannot see
+// the other.
 func TestImagesOfAnotherInstancesContainersAreInUse(t *testing.T) {
 	w := newWorld(t)
 	w.startContainerd(t)

@@ -18,8 +18,8 @@ import (
 	"monopod/runner/ctrd/record"
 )
 
-// TestATerminationMessageCannotFillTheDisk: a container without any right writes 1,000 MB into its termination message, and
-// into /etc/hosts and the like where it may.
+// TestATerminationMessageCannotFillTheDisk has an unprivileged container that writes 1,000 MB into its termination message, and
+// into /etc/hosts and similar files.
 func TestATerminationMessageCannotFillTheDisk(t *testing.T) {
 	w := newWorld(t)
 	a := w.openWith(t, func(c *Config) { c.UsagePeriod = 20 * time.Millisecond })
@@ -76,7 +76,7 @@ spec:
 	a.end(t)
 }
 
-// TestATerminationMessageOutlivesAPowerCut of a container that ended while the agent was away.
+// TestATerminationMessageOutlivesAPowerCut has a container that ended while the agent was down.
 func TestATerminationMessageOutlivesAPowerCut(t *testing.T) {
 	w := newWorld(t)
 	a := w.open(t)
@@ -103,8 +103,8 @@ spec:
 	a.end(t)
 }
 
-// TestFilesThatAKillKeptFromBeingMadeAreMade: the record of a sandbox and its namespaces may be there before its files are. Its network could
-// never be set up.
+// TestFilesThatAKillKeptFromBeingMadeAreMade has sandboxes with a record and namespaces but without files, whose network could not
+// be set up.
 func TestFilesThatAKillKeptFromBeingMadeAreMade(t *testing.T) {
 	w := newWorld(t)
 	a := w.open(t)

@@ -27,7 +27,7 @@ import (
 	"monopod/runner/pool"
 )
 
-// stage is a pool on a real runtime, fed with documents.
+// stage is a pool on a real runtime, with manifests.
 type stage struct {
 	*agent
 	t    *testing.T
@@ -51,7 +51,7 @@ func (w *world) stage(t *testing.T) *stage {
 	return s
 }
 
-// play makes the documents what is desired.
+// play applies the manifests.
 func (s *stage) play(docs ...string) {
 	s.t.Helper()
 	c, err := decode.All("/x/all.yaml", []byte(strings.Join(docs, "\n---\n")), decode.Options{Source: "file"})
@@ -61,7 +61,7 @@ func (s *stage) play(docs ...string) {
 	})
 }
 
-// close takes all pods down.
+// close removes all pods.
 func (s *stage) close() {
 	s.t.Helper()
 	s.play("# nothing")
@@ -160,7 +160,7 @@ spec:
 `
 )
 
-// TestVariablesOfObjects: env and envFrom of ConfigMaps and Secrets reach the process, and the Secret nothing else.
+// TestVariablesOfObjects checks env and envFrom of ConfigMaps and Secrets, and that the content of a Secret is in no other file.
 func TestVariablesOfObjects(t *testing.T) {
 	for _, external := range []bool{false, true} {
 		t.Run(fmt.Sprintf("external=%t", external), func(t *testing.T) {
@@ -199,7 +199,7 @@ func TestVariablesOfObjects(t *testing.T) {
 				t.Errorf("a command in the container sees %q (%v)", result.Output, err)
 			}
 
-			// An edit restarts nothing, nor does the end of the objects.
+			// Editing or deleting the objects restarts no container.
 			s.play(envPod, fmt.Sprintf(appMap, "edited"), fmt.Sprintf(appSecret, "other"))
 			s.play(envPod)
 			if now := s.pidOf(t, key); now != pid {
@@ -262,7 +262,7 @@ spec:
   - {name: none, configMap: {name: gone, optional: true}}
 `
 
-// TestVolumesOfObjects: content, modes and edits of all four kinds, as the container sees them.
+// TestVolumesOfObjects checks content, modes and edits of all four kinds in the container.
 func TestVolumesOfObjects(t *testing.T) {
 	w := newWorld(t)
 	s := w.stage(t)
@@ -283,7 +283,7 @@ func TestVolumesOfObjects(t *testing.T) {
 	s.play(fmt.Sprintf(filesPod, "two"), secret, fmt.Sprintf(appMap, "edited"))
 	s.waitOutput("files", `editedx=1s3cret-4712tier="two"editeds3cret-4712500 `)
 
-	// What vanishes stays in the volumes; the pod goes on, also when its container is restarted.
+	// Deleted objects stay in the volumes, and the pod keeps running, also when its container restarts.
 	s.play(fmt.Sprintf(filesPod, "two"), secret)
 	within(t, 10*time.Second, "the pod says what is missing", func() bool {
 		_, why := s.why("files")
@@ -314,7 +314,7 @@ func TestVolumesOfObjects(t *testing.T) {
 	}
 }
 
-// TestImagePullSecrets: a private image is pulled with a Secret of either type, as soon as the Secret is there.
+// TestImagePullSecrets checks that a private image is pulled with a Secret of either type, once the Secret exists.
 func TestImagePullSecrets(t *testing.T) {
 	w := newWorld(t)
 	s := w.stage(t)
@@ -352,8 +352,8 @@ spec:
 	}
 }
 
-// TestSecretsAcrossTheAgent: variables and volumes of Secrets survive a restart of the agent, and are made again from the
-// manifests when the tmpfs is empty, as after a reboot. Nothing of them is left when the pods are gone.
+// TestSecretsAcrossTheAgent checks that variables and volumes of Secrets survive a restart of the agent, and are created from the
+// manifests if the tmpfs is empty, as after a reboot. They are removed with the pods.
 func TestSecretsAcrossTheAgent(t *testing.T) {
 	w := newWorld(t)
 	s := w.stage(t)
@@ -373,7 +373,7 @@ func TestSecretsAcrossTheAgent(t *testing.T) {
 	if now := [2]uint32{s.pidOf(t, env), s.pidOf(t, files)}; now != before {
 		t.Errorf("pids were %v, are %v", before, now)
 	}
-	// A container that is started anew gets what the objects say now.
+	// A restarted container gets the current content of the objects.
 	check(t, unix.Kill(int(before[0]), unix.SIGKILL))
 	s.waitOutput("env", "[edited while away]")
 

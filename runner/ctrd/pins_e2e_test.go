@@ -24,7 +24,7 @@ import (
 	"monopod/manifests/podhash"
 )
 
-// collect has containerd's garbage collector run to its end.
+// collect runs containerd's garbage collection to its end.
 func (a *agent) collect(t *testing.T) {
 	t.Helper()
 	ctx := a.ns(context.Background())
@@ -33,7 +33,7 @@ func (a *agent) collect(t *testing.T) {
 	check(t, a.client.LeasesService().Delete(ctx, l, leases.SynchronousDelete))
 }
 
-// pin makes these digests all that is kept.
+// pin sets the digests that are kept.
 func (a *agent) pin(t *testing.T, digests ...string) {
 	t.Helper()
 	if gone, err := a.SyncPins(t.Context(), digests); err != nil || len(gone) != 0 {
@@ -41,7 +41,7 @@ func (a *agent) pin(t *testing.T, digests ...string) {
 	}
 }
 
-// present says whether the content of a digest is in containerd.
+// present reports whether containerd has the content of a digest.
 func (a *agent) present(t *testing.T, dig string) bool {
 	t.Helper()
 	_, err := a.client.ContentStore().Info(a.ns(context.Background()), digest.Digest(dig))
@@ -51,7 +51,7 @@ func (a *agent) present(t *testing.T, dig string) bool {
 	return err == nil
 }
 
-// moveTag imports another image under an archive's name, as a person does who replaces a preloaded archive.
+// moveTag imports another image under an archive's name, like a user who replaces a preloaded archive.
 func (s *stage) moveTag(w *world, tag, edition string) {
 	s.t.Helper()
 	img := testimages.Busybox(s.t, nil, testimages.File{Path: "/edition", Content: []byte(edition), Mode: 0o644})
@@ -62,8 +62,8 @@ func (s *stage) moveTag(w *world, tag, edition string) {
 	check(s.t, <-ended)
 }
 
-// TestAPodThatIsGoneBackToRunsItsDigests moves the tags of a container and of an image volume, removes their records and
-// collects garbage. There is no registry.
+// TestAPodThatIsGoneBackToRunsItsDigests moves the tags of a container and of an image volume, removes their records and collects
+// garbage, without a registry.
 func TestAPodThatIsGoneBackToRunsItsDigests(t *testing.T) {
 	w := newWorld(t)
 	s := w.stage(t)
@@ -93,7 +93,7 @@ spec:
     volumeMounts: [{name: data, mountPath: /data}, {name: seen, mountPath: /seen}]
 `, data, seen, app, edit), decode.Options{Source: "file"})
 		check(t, err)
-		pods[0].Object.Spec.Containers[0].ImagePullPolicy = "IfNotPresent" // the registry is gone; what is gone back to never asks
+		pods[0].Object.Spec.Containers[0].ImagePullPolicy = "IfNotPresent" // the registry is gone; a rollback never contacts it
 		return pods[0]
 	}
 	run := func(p *manifests.Pod) {
@@ -119,7 +119,7 @@ spec:
 	run(one)
 	first := says("app-one data-one 1", one)
 
-	// What runs is kept without any pin: it is what a revision will be noted with.
+	// Images in use are kept without a pin, because a new revision will record them.
 	s.moveTag(w, app, "app-two")
 	s.moveTag(w, data, "data-two")
 	s.collect(t)
@@ -142,7 +142,7 @@ spec:
 	s.collect(t)
 
 	back := one.Object.DeepCopy()
-	back.Spec.Containers[0].ImagePullPolicy = "Always" // nobody is there to be asked
+	back.Spec.Containers[0].ImagePullPolicy = "Always" // there is no registry
 	pinned := &manifests.Pod{Object: back, Origin: one.Origin, Images: first}
 	run(pinned)
 	if got := says("app-one data-one 1", pinned); !maps.Equal(got, first) {
@@ -153,7 +153,7 @@ spec:
 		t.Error("what nobody wants is kept")
 	}
 
-	// It goes on with them after a crash in an agent that has not heard yet what is wanted.
+	// After a crash the next agent keeps them until SyncPins is called.
 	s.stop()
 	s.agent.stop(t)
 	next := w.stage(t)

@@ -20,8 +20,8 @@ import (
 	"monopod/runner/ctrd/remote"
 )
 
-// program puts a shell script into the PATH, as a tool of the machine that the tests do without: no kernel that runs them
-// has nfs or iscsi. $DIR is a directory of the test; all arguments of all calls are in its file log.
+// program puts a shell script into the PATH in place of a host tool: the kernels of the tests lack NFS and iSCSI. $DIR is a
+// directory of the test; the file log in it has the arguments of all calls.
 func program(t *testing.T, name, script string) (dir string) {
 	t.Helper()
 	dir = t.TempDir()
@@ -51,7 +51,7 @@ func calls(t *testing.T, dir, text string) []string {
 // hanging is a command line that no other process has.
 var hanging = fmt.Sprintf("sleep 300.%d", os.Getpid())
 
-// fakeNFS mounts directories of $DIR/exports. While there is a file hang it does not come to an end; with one called deny it fails.
+// fakeNFS mounts directories of $DIR/exports. It blocks while the file hang exists, and fails while deny exists.
 var fakeNFS = `
 [ -e $DIR/hang ] && exec ` + hanging + `
 [ -e $DIR/deny ] && echo "mount.nfs: access denied by server" >&2 && exit 32
@@ -63,7 +63,7 @@ func nfsPod(name, script, source string) string {
 	return claimPod(name, script, onData, "[{name: d, nfs: {server: nas, "+source+"}}]")
 }
 
-// TestNFS: an export is mounted once for a pod, however often its containers and the agent start, and unmounted with it.
+// TestNFS checks that an export is mounted once for a pod, across restarts of its containers and the agent, and unmounted with it.
 func TestNFS(t *testing.T) {
 	w := newWorld(t)
 	dir := program(t, "mount.nfs", fakeNFS)
@@ -114,8 +114,8 @@ func TestNFS(t *testing.T) {
 	}
 }
 
-// TestAHangingServerIsNobodyElsesTrouble: more pods wait for it than may start at the same time, and others start; it is
-// done with when they go.
+// TestAHangingServerIsNobodyElsesTrouble has more pods waiting for a server than may start in parallel; other pods start, and the
+// waiting ones can be removed.
 func TestAHangingServerIsNobodyElsesTrouble(t *testing.T) {
 	w := newWorld(t)
 	dir := program(t, "mount.nfs", fakeNFS)
@@ -152,7 +152,7 @@ func TestAHangingServerIsNobodyElsesTrouble(t *testing.T) {
 	}
 }
 
-// TestAPodIsMadeAnewAlthoughItsServerIsDead: what is mounted for the old one cannot even be looked at.
+// TestAPodIsMadeAnewAlthoughItsServerIsDead has a mount for the old sandbox that cannot be accessed.
 func TestAPodIsMadeAnewAlthoughItsServerIsDead(t *testing.T) {
 	w := newWorld(t)
 	dir := program(t, "mount.nfs", fakeNFS)
@@ -194,7 +194,7 @@ const (
 	chapSecret = "apiVersion: v1\nkind: Secret\nmetadata: {name: chap}\ntype: kubernetes.io/iscsi-chap\nstringData: {discovery.sendtargets.auth.username: finder, node.session.auth.username: me, node.session.auth.password: pass}\n"
 )
 
-// fakeISCSI makes and removes the links of udev. $DIR/device is the disk; with a file deny nothing is found.
+// fakeISCSI creates and removes the links of udev. $DIR/device is the disk; while the file deny exists, discovery fails.
 const fakeISCSI = `
 link="/dev/disk/by-path/ip-$4-iscsi-$6-lun-1"
 case "$*" in
@@ -206,8 +206,8 @@ esac
 exit 0
 `
 
-// TestISCSI: log in by portals, with logins and an initiator name of the pod's own; mount, or hand the device out; log
-// out with the last pod.
+// TestISCSI logs in to portals with CHAP and an initiator name of the pod, mounts the disk or passes the device, and logs out with
+// the last pod.
 func TestISCSI(t *testing.T) {
 	w := newWorld(t)
 	dir := program(t, "iscsiadm", fakeISCSI)
@@ -299,7 +299,7 @@ func TestAnISCSIVolumeCanBeADevice(t *testing.T) {
 // TestToolsThatAreMissingAreNamed, with the packages that have them.
 func TestToolsThatAreMissingAreNamed(t *testing.T) {
 	w := newWorld(t)
-	// What the machine does have, without the directories that are searched besides the PATH.
+	// Only what the host has, without the directories that are searched besides the PATH.
 	for _, name := range []string{"mount.nfs", "iscsiadm"} {
 		if path, err := exec.LookPath(name); err == nil {
 			t.Fatalf("this test is for machines without %s", path)

@@ -35,7 +35,7 @@ func (w *world) smallDisk(t *testing.T) {
 	}
 }
 
-// fillUp takes all of the disk, and all that containerd's database has of it, so that it cannot note anything any more.
+// fillUp fills the disk, and the free pages of containerd's database, so that no record can be written.
 func (a *agent) fillUp(t *testing.T) {
 	t.Helper()
 	f, err := os.Create(filepath.Join(a.cfg.RootDirectory, "filler"))
@@ -60,7 +60,7 @@ func (a *agent) fillUp(t *testing.T) {
 	}
 }
 
-// TestAFullDiskGivesBackWhatNobodyNeeds: on a disk on which nothing can be noted any more a start, and all that makes room, works.
+// TestAFullDiskGivesBackWhatNobodyNeeds checks that startup and all operations that free space work on a completely full disk.
 func TestAFullDiskGivesBackWhatNobodyNeeds(t *testing.T) {
 	w := newWorld(t)
 	w.smallDisk(t)

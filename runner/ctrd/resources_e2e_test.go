@@ -22,7 +22,7 @@ import (
 	"monopod/runner/spec"
 )
 
-// sized is a pod of one container with these resources, which runs a script.
+// sized returns a pod of one container with these resources, which runs a script.
 func sized(t testing.TB, name, resources, script string) *manifests.Pod {
 	t.Helper()
 	return load(t, fmt.Sprintf(`
@@ -41,7 +41,7 @@ spec:
 `, name, testImage, script, resources))
 }
 
-// drive does what the worker of a pod does, until there is nothing left to do, and returns what it did.
+// drive applies actions like the worker of a pod, until none is left, and returns them.
 func (a *agent) drive(t testing.TB, key manifests.Key, desired *manifests.Pod) []string {
 	t.Helper()
 	var did []string
@@ -109,7 +109,7 @@ func (a *agent) containerCgroup(t testing.TB, key manifests.Key) string {
 	return a.podCgroups.CgroupOf(all[len(all)-1])
 }
 
-// TestPodsThatAreMadeTogetherWeighTogether makes many sandboxes at once.
+// TestPodsThatAreMadeTogetherWeighTogether creates many sandboxes in parallel.
 func TestPodsThatAreMadeTogetherWeighTogether(t *testing.T) {
 	w := newWorld(t)
 	a := w.open(t)

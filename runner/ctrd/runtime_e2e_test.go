@@ -112,8 +112,8 @@ spec:
 	check(t, removePod(t.Context(), a, ends.Key()))
 }
 
-// TestAContainerdThatEndsLeavesAPodOneSandbox: one was made, but we were not told; another one was given up, but containerd could not
-// be told.
+// TestAContainerdThatEndsLeavesAPodOneSandbox has a sandbox that was created without a reply to the agent, and one that was
+// removed while containerd was down.
 func TestAContainerdThatEndsLeavesAPodOneSandbox(t *testing.T) {
 	w := newWorld(t)
 	w.startContainerd(t)
@@ -162,7 +162,7 @@ func TestAContainerdThatEndsLeavesAPodOneSandbox(t *testing.T) {
 	check(t, removePod(t.Context(), a, key))
 }
 
-// TestWhatIsNotOursIsLeftAlone has a container and a snapshot of somebody else in the same namespace.
+// TestWhatIsNotOursIsLeftAlone has a container and a snapshot of another client in the same namespace.
 func TestWhatIsNotOursIsLeftAlone(t *testing.T) {
 	w := newWorld(t)
 	a := w.open(t)
@@ -206,7 +206,7 @@ func TestWhatIsNotOursIsLeftAlone(t *testing.T) {
 	}
 }
 
-// TestTerminationMessages reads them from the file, and from the log where policy says so.
+// TestTerminationMessages reads them from the file, and from the log with FallbackToLogsOnError.
 func TestTerminationMessages(t *testing.T) {
 	w := newWorld(t)
 	a := w.open(t)
@@ -244,7 +244,7 @@ spec:
 	}
 }
 
-// TestAHostPathIsNeverEmptied: what a pod mounts from the host stays when the pod goes.
+// TestAHostPathIsNeverEmptied checks that removing a pod keeps what it mounts from the host.
 func TestAHostPathIsNeverEmptied(t *testing.T) {
 	w := newWorld(t)
 	a := w.open(t)
@@ -266,7 +266,7 @@ spec:
 `)
 	check(t, startPod(t.Context(), a, pod))
 	uid := a.state(t, pod.Key()).Sandbox.UID
-	// Somebody bind-mounts the directory into the pod's volume, on the host.
+	// A user bind-mounts the directory into the pod's volume, on the host.
 	inner := filepath.Join(a.dirs.PodDir(uid), "volumes", "kubernetes.io~empty-dir", "e", "inner")
 	check(t, unix.Mount(data, inner, "", unix.MS_BIND, ""))
 	check(t, removePod(t.Context(), a, pod.Key()))

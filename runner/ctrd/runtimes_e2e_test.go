@@ -20,7 +20,7 @@ import (
 	"monopod/runner/ctrd/trees"
 )
 
-// recording makes an OCI runtime that is runc, but writes down what it is asked for.
+// recording returns an OCI runtime that calls runc and records its arguments.
 func (w *world) recording(t *testing.T, name string) (path string, calls func() string) {
 	t.Helper()
 	path = filepath.Join(w.dir, name)
@@ -145,8 +145,8 @@ func TestTheRuntimeOfAClassMakesItsContainers(t *testing.T) {
 	}
 }
 
-// TestCrunIsARuntimeClass has pods of two runtimes beside each other. crun refuses hybrid cgroups: the unified hierarchy is
-// taken away from the mount namespace that the tests have for themselves.
+// TestCrunIsARuntimeClass has pods of two OCI runtimes. crun refuses hybrid cgroups, so the unified hierarchy is unmounted in the
+// mount namespace of the tests.
 func TestCrunIsARuntimeClass(t *testing.T) {
 	crun, err := exec.LookPath("crun")
 	check(t, err)

@@ -30,7 +30,7 @@ spec:
 `, name, testImage, fields, script))
 }
 
-// typeIn writes a line to the standard input of the pod's container, as somebody who attaches, writes and leaves.
+// typeIn writes a line to the standard input of the pod's container, like a client that attaches, writes and detaches.
 func (a *agent) typeIn(t testing.TB, key manifests.Key, line string) {
 	t.Helper()
 	all := a.index.OfPod(key)

@@ -30,8 +30,8 @@ func (f *forgetful) Update(ctx context.Context, c containers.Container, fields .
 	return f.Store.Update(ctx, c, fields...)
 }
 
-// TestAStopThatWasCutOffIsNoEndOfItsOwn: containerd goes away while a container is told to stop, and so does the agent. Once both
-// are back and the pod is wanted after all, the container runs again, though it has exited with 0 and its policy is Never.
+// TestAStopThatWasCutOffIsNoEndOfItsOwn stops containerd and the agent while a container is being stopped. Afterwards the
+// container must not count as exited by itself.
 func TestAStopThatWasCutOffIsNoEndOfItsOwn(t *testing.T) {
 	w := newWorld(t)
 	a := w.open(t)

@@ -222,7 +222,7 @@ func testCanceled(t *testing.T, a *agent, key manifests.Key) {
 		}
 		within(t, 10*time.Second, "none of its processes is left", func() bool { return len(running("sleep", "5432")) == 0 })
 	}
-	// The same when nobody takes the output any more.
+	// The same if the client does not read the output.
 	_, err := a.shell(t.Context(), t, key, "yes", streams.Streams{Stdout: broken{}})
 	if !errors.Is(err, process.ErrGone) {
 		t.Errorf("nobody takes its output: %v", err)
@@ -331,7 +331,7 @@ func testDial(t *testing.T, a *agent, host, inside manifests.Key) {
 	}
 }
 
-// testSessionOfAnEarlierAgent: who had asked for it is not there any more; the container does not notice.
+// testSessionOfAnEarlierAgent has a session whose client is gone; the container is not affected.
 func testSessionOfAnEarlierAgent(t *testing.T, w *world, a *agent, key manifests.Key) {
 	rec := a.index.OfPod(key)[0]
 	c, err := a.processes.StartSession(a.ns(t.Context()), rec, []string{"sh", "-c", "trap '' HUP; sleep 6543 & yes"}, streams.Streams{Stdin: strings.NewReader("")})

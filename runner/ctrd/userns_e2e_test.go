@@ -27,7 +27,7 @@ func shippedRunc(t *testing.T) string {
 	return path
 }
 
-// oldRunc makes an OCI runtime that is runc, but says that it cannot map ids, and says whether it was used otherwise.
+// oldRunc returns an OCI runtime that calls runc but reports no support for id-mapped mounts, and whether it was used.
 func (w *world) oldRunc(t *testing.T) (path string, used func() bool) {
 	t.Helper()
 	path = filepath.Join(w.dir, "old-runc")

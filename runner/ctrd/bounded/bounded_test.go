@@ -32,7 +32,7 @@ func put(t *testing.T, s content.Store, mediaType string, data []byte) ocispec.D
 	return d
 }
 
-// A manifest that is small on the disk takes a hundred times as much when it is decoded.
+// A manifest that is small on disk needs a hundred times as much memory when it is decoded.
 func TestManifestsOfManyValuesAreNotRead(t *testing.T) {
 	from, err := local.NewStore(t.TempDir())
 	if err != nil {
@@ -63,7 +63,7 @@ func TestManifestsOfManyValuesAreNotRead(t *testing.T) {
 	}
 }
 
-// An importer opens layers without a type to see how they are compressed.
+// An importer opens layers without a type to detect their compression.
 func TestZstdIsNotDecompressedByAnImport(t *testing.T) {
 	from, err := local.NewStore(t.TempDir())
 	if err != nil {
@@ -186,7 +186,7 @@ func TestArchivesAreLimited(t *testing.T) {
 	}
 }
 
-// What is passed on is what importers look at.
+// The archive contains only what importers read.
 func TestArchivesPassOnFilesAndLinks(t *testing.T) {
 	in := tarOf(t, tar.Header{Typeflag: tar.TypeReg, Name: "blobs/a", Size: 3}, tar.Header{Typeflag: tar.TypeSymlink, Name: "l", Linkname: "blobs/a"}, tar.Header{Typeflag: tar.TypeChar, Name: "dev"})
 	out := Archive(bytes.NewReader(in), int64(len(in)))

@@ -22,7 +22,7 @@ func TestACgroupIsRemovedWithAllBelow(t *testing.T) {
 			t.Errorf("with %q in it, it is still there", below)
 		}
 	}
-	// What cannot be removed, as when there are processes in it, is an error.
+	// A cgroup that cannot be removed, for example with processes in it, is an error.
 	if err := os.WriteFile(filepath.Join(top, "file"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}

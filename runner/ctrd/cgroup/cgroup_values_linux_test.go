@@ -85,7 +85,7 @@ func TestSlices(t *testing.T) {
 	}
 }
 
-// TestPodsOfTheOtherDriver: systemd, which there may be none of where this runs, is not asked about their cgroups.
+// TestPodsOfTheOtherDriver checks that systemd, which may not run here, is not called for their cgroups.
 func TestPodsOfTheOtherDriver(t *testing.T) {
 	root := t.TempDir()
 	c := Tree{roots: []string{root}, Controllers: map[string]string{"memory": root}, Slices: &systemd{}}

@@ -15,10 +15,10 @@ import (
 	"github.com/godbus/dbus/v5"
 )
 
-// fakeSystemd is a system bus with systemd's manager on it, whose jobs end when the test says so.
+// fakeSystemd is a system bus with systemd's manager, whose jobs end when the test ends them.
 type fakeSystemd struct {
 	listener net.Listener
-	// units are started by the jobs that are to be ended.
+	// units are the units of jobs that have started.
 	units   chan string
 	serving sync.WaitGroup
 
@@ -28,7 +28,7 @@ type fakeSystemd struct {
 	jobs     map[string]dbus.ObjectPath
 }
 
-// newFakeSystemd makes the bus of this process. At the end of the test it has to have no connections.
+// newFakeSystemd sets the system bus of this process. At the end of the test it must have no connections.
 func newFakeSystemd(t *testing.T) *fakeSystemd {
 	t.Helper()
 	socket := filepath.Join(t.TempDir(), "bus")
@@ -66,7 +66,7 @@ func (f *fakeSystemd) accept() {
 	}
 }
 
-// serve lets anybody in and answers.
+// serve accepts all clients and answers.
 func (f *fakeSystemd) serve(c net.Conn) error {
 	r := bufio.NewReader(c)
 	for begun := false; !begun; {
@@ -143,7 +143,7 @@ func (f *fakeSystemd) wait(t *testing.T) string {
 	}
 }
 
-// end ends the job of a unit and tells everybody.
+// end ends the job of a unit and signals it.
 func (f *fakeSystemd) end(t *testing.T, unit string) {
 	t.Helper()
 	f.mu.Lock()
@@ -160,7 +160,7 @@ func (f *fakeSystemd) end(t *testing.T, unit string) {
 	}
 }
 
-// connections counts those that there have been.
+// connections returns the number of connections so far.
 func (f *fakeSystemd) connections() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()

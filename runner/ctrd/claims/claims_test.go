@@ -19,7 +19,7 @@ func check(t testing.TB, err error) {
 	}
 }
 
-// documents decodes what stands in a file.
+// documents decodes manifests.
 func documents(t testing.TB, docs ...string) *manifests.Objects {
 	t.Helper()
 	c, err := decode.All("/x/all.yaml", []byte("# nothing else\n"+strings.Join(docs, "\n---\n")), decode.Options{Source: "file"})
@@ -49,7 +49,7 @@ func request(objects *manifests.Objects, name string) Request {
 	return Request{Claim: objects.PersistentVolumeClaim("default", name), Refs: manifests.StorageRefs(objects), NodeName: "here"}
 }
 
-// TestChoose has one claim c among volumes and classes.
+// TestChoose has one claim c with several volumes and classes.
 func TestChoose(t *testing.T) {
 	on := func(expression string) string {
 		return ", nodeAffinity: {required: {nodeSelectorTerms: [{matchExpressions: [" + expression + "]}]}}"
@@ -136,7 +136,7 @@ func (l *library) reopen() {
 	l.Book = b
 }
 
-// bind makes the documents known and binds a claim of them.
+// bind passes the objects on and binds a claim of them.
 func (l *library) bind(name string, docs ...string) (string, error) {
 	l.t.Helper()
 	l.follow(docs...)
@@ -160,7 +160,7 @@ func (l *library) wants(want string) func(string, error) {
 	}
 }
 
-// TestABindingStays whatever comes, goes and comes back, unless the documents name another volume.
+// TestABindingStays although objects are added and deleted, unless they name another volume.
 func TestABindingStays(t *testing.T) {
 	l := newLibrary(t)
 	big, small := pv("big", "5Gi", ""), pv("small", "1Gi", "")
@@ -192,7 +192,7 @@ func TestABindingStays(t *testing.T) {
 	}
 }
 
-// TestADirectoryStays: also with a volume that would fit, and without the book.
+// TestADirectoryStays although a volume would fit, and without the book.
 func TestADirectoryStays(t *testing.T) {
 	l := newLibrary(t)
 	l.wants("")(l.bind("c", pvc("c", "")))
@@ -212,7 +212,7 @@ func TestADirectoryStays(t *testing.T) {
 	}
 }
 
-// TestStorageStaysForAVolumeThatCannotBeMounted: what a claim has is not lost when the documents give it such a volume.
+// TestStorageStaysForAVolumeThatCannotBeMounted checks that a claim keeps its storage if the objects give it such a volume.
 func TestStorageStaysForAVolumeThatCannotBeMounted(t *testing.T) {
 	reserved, named := csi("v", ", claimRef: {namespace: default, name: c}"), pvc("c", ", volumeName: v")
 	for name, docs := range map[string][]string{"by the claim": {named, csi("v", "")}, "by the volume": {pvc("c", ""), reserved}} {
@@ -232,7 +232,8 @@ func TestStorageStaysForAVolumeThatCannotBeMounted(t *testing.T) {
 	}
 }
 
-// TestWhichDirectoriesGo: those of classes that say Delete, when the document is gone for sure and no pod has them.
+// TestWhichDirectoriesGo checks that only directories of classes with the policy Delete are removed, after the object was deleted
+// and no pod uses them.
 func TestWhichDirectoriesGo(t *testing.T) {
 	l := newLibrary(t)
 	scratch := class("scratch", "}\nprovisioner: x.io/y\nreclaimPolicy: Delete")

@@ -10,7 +10,7 @@ import (
 	"monopod/internal/atomicfile/damagetest"
 )
 
-// TestADamagedBookIsSetAside: it begins empty, and can be written again.
+// TestADamagedBookIsSetAside checks that the book is empty afterwards, and can be written.
 func TestADamagedBookIsSetAside(t *testing.T) {
 	for name, spoil := range damagetest.Ways() {
 		dir := t.TempDir()

@@ -73,7 +73,7 @@ func TestWhichLogsGoWhenTheDiskIsNearlyFull(t *testing.T) {
 	}
 }
 
-// Whatever there is: nothing goes that somebody can ask for, or writes to.
+// No log is removed that can be requested, or is being written.
 func TestGarbageIsNeverNeeded(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(5, 6))
 	for range 3000 {

@@ -76,8 +76,8 @@ func TestARemovingSandboxDisappearsFromItsPodOnly(t *testing.T) {
 	}
 }
 
-// TestWhatChangesWhileRecordsAreReadStays: a sandbox that was made while containerd's records were read after a loss of connection
-// was forgotten, and another one made.
+// TestWhatChangesWhileRecordsAreReadStays has a sandbox that is created while records are reloaded; it was lost, and another one
+// created.
 func TestWhatChangesWhileRecordsAreReadStays(t *testing.T) {
 	container := func(id, hash string) *Container {
 		return &Container{ID: id, Meta: ContainerMeta{Key: TestKey, SandboxID: "made", Hash: hash}}

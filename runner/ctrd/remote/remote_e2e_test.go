@@ -14,8 +14,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// TestADeadServer is a file system whose server does not say a word: who looks into it sleeps in the kernel until the
-// server is gone. It must keep nobody waiting, not even who unmounts it.
+// TestADeadServer has a file system whose server does not answer: processes that access it sleep in the kernel until the server is
+// gone. Neither callers nor unmounting may block.
 func TestADeadServer(t *testing.T) {
 	dir := t.TempDir()
 	check(t, os.WriteFile(filepath.Join(dir, "mount.nfs"), []byte("#!/bin/sh\nexit 1\n"), 0o755))
@@ -51,5 +51,5 @@ func TestADeadServer(t *testing.T) {
 		t.Error("the place is still there")
 	}
 	check(t, server.Close())
-	m.Close() // waits for who slept in the kernel
+	m.Close() // waits for the process that slept in the kernel
 }

@@ -23,7 +23,7 @@ func check(t testing.TB, err error) {
 	}
 }
 
-// TestAnAttemptThatHangs is waited for once, and told about when it ends; a failure of it is not lost.
+// TestAnAttemptThatHangs checks that only the first caller waits, done is called at the end, and a failure is reported later.
 func TestAnAttemptThatHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var told, runs atomic.Int32
@@ -87,7 +87,7 @@ func TestWhatIsUnderWayEndsWithThePod(t *testing.T) {
 	if _, err := os.Stat(target); err == nil {
 		t.Error("there is still something to be mounted at")
 	}
-	// What is not ours to remove is not removed.
+	// Directories with content are not removed.
 	check(t, os.MkdirAll(filepath.Join(target, "data"), 0o700))
 	if err := m.UnmountBelow(filepath.Join(pods, "uid")); err == nil {
 		t.Error("removed what has content")
@@ -147,7 +147,7 @@ func TestSessionsOfLUNs(t *testing.T) {
 	}
 }
 
-// TestSessionsOnRecord: what a power cut left half written is none.
+// TestSessionsOnRecord ignores files that a power cut has truncated.
 func TestSessionsOnRecord(t *testing.T) {
 	dir := t.TempDir()
 	want := session{Portals: []string{"h:3260"}, IQN: "q", Iface: "default"}

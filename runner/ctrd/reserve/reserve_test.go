@@ -17,7 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// reserveOn is one on a disk of which so many bytes are free.
+// reserveOn returns a reserve on a disk with so many free bytes.
 func reserveOn(t *testing.T, free *atomic.Int64) *Reserve {
 	t.Helper()
 	r := New(t.TempDir(), slog.New(slog.DiscardHandler))
@@ -25,7 +25,7 @@ func reserveOn(t *testing.T, free *atomic.Int64) *Reserve {
 	return r
 }
 
-// blocks is how much a file takes of the disk, and how long it is.
+// blocks returns the disk usage of a file, and its size.
 func blocks(t *testing.T, path string) (taken, size int64) {
 	t.Helper()
 	var st unix.Stat_t
@@ -51,7 +51,7 @@ func TestTheReserveIsTakenWhenThereIsRoomAndGivenToTheDatabasesWhenTheDiskIsFull
 			t.Fatalf("the reserve has %d bytes and takes %d", size, taken)
 		}
 	}
-	// A database is as long as it may become soon, and has holes.
+	// A database file is longer than its content, and has holes.
 	db := filepath.Join(filepath.Dir(r.Path), "containerd", "io.containerd.metadata.v1.bolt", "meta.db")
 	if err := errors.Join(os.MkdirAll(filepath.Dir(db), 0o700), os.WriteFile(db, []byte("content"), 0o600), os.Truncate(db, 100_000)); err != nil {
 		t.Fatal(err)
@@ -149,7 +149,7 @@ func TestWhatMakesRoomIsTriedAgainWithTheReserve(t *testing.T) {
 	if tries != 3 {
 		t.Errorf("%d tries", tries)
 	}
-	// Where containerd is another program there is none.
+	// An external containerd has none.
 	var other *Reserve // of another containerd
 	other.Keep(t.Context())
 	if err := other.MakingRoom(func() error { return unix.ENOSPC }); !errors.Is(err, unix.ENOSPC) {

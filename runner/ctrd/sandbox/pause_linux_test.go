@@ -9,8 +9,8 @@ import (
 	"monopod/internal/atomicfile/damagetest"
 )
 
-// TestAProcessNamespaceIsRemovedByARuntimeThatExists: its pod could not be removed, for ever, when the file that names the OCI runtime was cut off, or
-// the runtime was removed.
+// TestAProcessNamespaceIsRemovedByARuntimeThatExists: a pod must be removable if the file that names the OCI runtime is truncated,
+// or the runtime was removed.
 func TestAProcessNamespaceIsRemovedByARuntimeThatExists(t *testing.T) {
 	dir := t.TempDir()
 	runc, file := filepath.Join(dir, "runc"), filepath.Join(dir, "runtime")
@@ -46,7 +46,7 @@ func TestAProcessNamespaceIsRemovedByARuntimeThatExists(t *testing.T) {
 	}
 }
 
-// TestAPidThatCannotBeReadIsNone: the process namespace is then made again.
+// TestAPidThatCannotBeReadIsNone checks that the process namespace is then created again.
 func TestAPidThatCannotBeReadIsNone(t *testing.T) {
 	for name, spoil := range damagetest.Ways() {
 		path := filepath.Join(t.TempDir(), pidFile)

@@ -43,7 +43,7 @@ func TestOnlyTheCommandLineOfAShimIsOne(t *testing.T) {
 	}
 }
 
-// TestDamagedFilesOfAContainerAreDropped: those that keep runc from deleting it, and no others.
+// TestDamagedFilesOfAContainerAreDropped checks that only files that keep runc from deleting it are removed.
 func TestDamagedFilesOfAContainerAreDropped(t *testing.T) {
 	for name, spoil := range damagetest.Ways() {
 		d, log := layout.Dirs{State: t.TempDir()}, slog.New(slog.DiscardHandler)

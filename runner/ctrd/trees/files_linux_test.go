@@ -9,7 +9,7 @@ import (
 	"monopod/internal/atomicfile/damagetest"
 )
 
-// TestWhatIsRemovedMayBeAnything: no damage keeps a container from being removed.
+// TestWhatIsRemovedMayBeAnything checks that damaged files do not block the removal of a container.
 func TestWhatIsRemovedMayBeAnything(t *testing.T) {
 	for name, spoil := range damagetest.Ways() {
 		path := filepath.Join(t.TempDir(), "id.json")

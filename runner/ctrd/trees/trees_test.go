@@ -17,9 +17,9 @@ type fake struct {
 	mounts []string
 	reads  int
 	calls  []string
-	// refuse is what the kernel says to an unmount, by path.
+	// refuse is the error of an unmount, by path.
 	refuse map[string]error
-	// detach says that a busy mount can be taken off lazily.
+	// detach is set if a busy mount can be unmounted lazily.
 	detach bool
 }
 
@@ -121,7 +121,7 @@ func TestNothingIsRemovedThroughAMountThatStays(t *testing.T) {
 	}
 }
 
-// TestAMountThatWentWithAnotherDoesNotKeepTheDirectory: unmounting takes off what was passed on to other places, too.
+// TestAMountThatWentWithAnotherDoesNotKeepTheDirectory has a shared mount, which is unmounted at several paths.
 func TestAMountThatWentWithAnotherDoesNotKeepTheDirectory(t *testing.T) {
 	_, all := dirs(t, "a/one", "a/two")
 	f := &fake{mounts: []string{all[0], all[1]}}

@@ -17,7 +17,7 @@ import (
 	"monopod/runner/ctrd/taskwatch"
 )
 
-// bareRemoval takes nothing apart but what tests put into its queue.
+// bareRemoval runs only the jobs that tests queue.
 func bareRemoval() *Remover {
 	log := slog.New(slog.DiscardHandler)
 	return &Remover{Index: record.NewIndex(), Watch: taskwatch.New(), Log: log, Teardown: NewQueue(log, 2, nil)}

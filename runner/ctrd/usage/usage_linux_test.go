@@ -12,7 +12,7 @@ import (
 	"monopod/runner/ctrd/record"
 )
 
-// diskMeter has a pod with uid "uid" and volume "v", and no containerd.
+// diskMeter returns a Meter for a pod with uid "uid" and volume "v", without containerd.
 func diskMeter(t testing.TB) (*Meter, *record.Sandbox) {
 	t.Helper()
 	r := &Meter{Index: record.NewIndex(), Dirs: layout.Dirs{Root: t.TempDir(), PodLogs: t.TempDir()}}

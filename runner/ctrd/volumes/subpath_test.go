@@ -19,7 +19,7 @@ func check(t testing.TB, err error) {
 	}
 }
 
-// tree makes a volume and, beside it, a directory that nothing in the volume may lead to.
+// tree creates a volume and, next to it, a directory that nothing in the volume may lead to.
 func tree(t testing.TB) (volume, outside string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -43,7 +43,7 @@ func inodeAt(t testing.TB, path string) uint64 {
 	return fi.Sys().(*syscall.Stat_t).Ino
 }
 
-// TestNothingLeadsOutOfAVolume has the links of CVE-2017-1002101 and their relatives.
+// TestNothingLeadsOutOfAVolume has the links of CVE-2017-1002101 and similar ones.
 func TestNothingLeadsOutOfAVolume(t *testing.T) {
 	volume, outside := tree(t)
 	for name, target := range map[string]string{
@@ -120,14 +120,14 @@ func TestWhatIsNotThereIsNotOpened(t *testing.T) {
 	if _, err := MakeBelow(volume, "file/x"); err == nil {
 		t.Error("made a directory in a file")
 	}
-	// Making what a link points to would be making it wherever the link points to.
+	// Creating the target of a link would create it outside.
 	check(t, os.Symlink("later", filepath.Join(volume, "dangling")))
 	if _, err := MakeBelow(volume, "dangling/x"); err == nil {
 		t.Error("made a directory through a dangling link")
 	}
 }
 
-// TestASwapDoesNotLeadOut is CVE-2021-25741: directory and link change places all the time.
+// TestASwapDoesNotLeadOut is CVE-2021-25741: a directory and a link are swapped continuously.
 func TestASwapDoesNotLeadOut(t *testing.T) {
 	volume, outside := tree(t)
 	check(t, os.Symlink(outside, filepath.Join(volume, "evil")))

@@ -87,7 +87,7 @@ func TestSizeOfIsThatOfDu(t *testing.T) {
 	}
 }
 
-// TestDeepDirectoriesTakeNoMoreDescriptors: whoever nests directories must not stop the agent.
+// TestDeepDirectoriesTakeNoMoreDescriptors has deeply nested directories, which must not exhaust the agent's descriptors.
 func TestDeepDirectoriesTakeNoMoreDescriptors(t *testing.T) {
 	dir := t.TempDir()
 	fd, err := unix.Open(dir, unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
