@@ -54,7 +54,6 @@ func fileKinds() map[string]fileKind {
 		task + "deleted":                             {"runner/ctrd/shim", false, nothing, true},
 		"state/secrets/process/{id}":                 {"runner/ctrd/shim", false, restart, true},
 		"state/secrets/process/{id}.config":          {"runner/ctrd/shim", false, restart, true},
-		"root/pods/{uid}/containers/c/{message}":     {"runner/ctrd", false, "its termination message", false},
 		"logs/containers/{pod}_default_c-{id}.log":   {"runner/ctrd/logs", false, nothing, false},
 		"logs/pods/default_{pod}_{uid}/c/{n}.log":    {"runner/ctrd/logs", false, "lines of its output", false},
 		"logs/pods/default_{pod}_{uid}/c/{n}.log.gz": {"runner/ctrd/logs", true, "lines of its output", true},
@@ -65,9 +64,6 @@ func fileKinds() map[string]fileKind {
 		pause + "runtime":                        {"runner/ctrd", false, nothing, false},
 		pause + "rootfs/pause":                   {"runner/ctrd", false, nothing, false},
 		"state/pause-runc/{id}/state.json":       {"runc", false, remade, false},
-		"root/pods/{uid}/etc-hosts":              {"runner/ctrd", false, remade, false},
-		"root/pods/{uid}/hostname":               {"runner/ctrd", false, remade, false},
-		"root/pods/{uid}/resolv.conf":            {"runner/ctrd", false, remade, false},
 		"root/pods/{uid}/claims/victim":          {"runner/ctrd", true, "nothing: the book of claims says the same", false},
 		"root/pods/{uid}/fsgroup/claim":          {"runner/ctrd", false, nothing, false},
 		"root/pods/{uid}/iscsi/{volume}":         {"runner/ctrd/remote", true, "the session is not ended with the pod", true},
@@ -78,7 +74,7 @@ func fileKinds() map[string]fileKind {
 		"root/cni/results/monopod-{id}-eth0":     {"libcni", false, nothing, false},
 
 		// The agent's.
-		"root/shutdown.json":                           {"runner/ctrd", true, "images are looked at before they are used", false},
+		"root/shutdown.json":                           {"runner/ctrd", true, "images are verified before use", false},
 		"root/drain.json":                              {"node/drain", true, "that the machine is drained", false},
 		"root/graceful_node_shutdown_state":            {"cmd/monopod", true, nothing, true},
 		"root/workloads.json":                          {"workload", true, "which Jobs are done", true},

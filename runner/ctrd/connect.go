@@ -90,7 +90,7 @@ func dialContainerd(ctx context.Context, c *Config, tmpMounts string) (_ *contai
 	warnings, left := mount.CleanupTempMounts(0)
 	for _, w := range append(warnings, left) {
 		if w != nil {
-			c.Log.Warn("temporary mount is left", "err", w)
+			c.Log.Warn("cannot remove a temporary mount", "err", w)
 		}
 	}
 	return d, nil

@@ -135,7 +135,7 @@ func Open(ctx context.Context, cfg Config) (_ *Runtime, err error) {
 	r.net = network.New(cfg.Network)
 	if err := r.net.Init(ctx); err != nil {
 		// Running pods are not affected, and pods on the host network need none.
-		r.log.Error("pods get no network until this is mended", "err", err)
+		r.log.Error("pod network unavailable until fixed", "err", err)
 	}
 	r.assemble(m)
 	r.follower.events = r.follower.subscribe(ctx)
@@ -169,7 +169,7 @@ func (r *Runtime) openMachine() (m host, err error) {
 		return m, err
 	}
 	if err := m.cgroups.LimitPods(r.cfg.PodsLimits, m.host); err != nil {
-		r.log.Error("all pods together are not limited", "err", err)
+		r.log.Error("cannot limit all pods together", "err", err)
 	}
 	if m.cgroups.Slices != nil {
 		r.close.add(func(context.Context) error { m.cgroups.Slices.Close(); return nil })
@@ -188,7 +188,7 @@ func (r *Runtime) openLogs() {
 	})
 	r.close.add(func(context.Context) error { return r.logs.Close() })
 	if err := r.logs.Recover(); err != nil {
-		r.log.Warn("output of containers cannot be taken up as it was left", "err", err)
+		r.log.Warn("cannot resume reading the output of some containers", "err", err)
 	}
 }
 

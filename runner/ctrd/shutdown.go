@@ -103,13 +103,13 @@ func (r *Runtime) openShutdown() (*repair.Doubt, error) {
 		return nil, err
 	}
 	if unwritten != nil {
-		r.log.Warn("images are looked at after the next start: how this run begins cannot be noted", "err", unwritten)
+		r.log.Warn("cannot record the start: images will be verified after the next start", "err", unwritten)
 	}
 	r.close.add(b.close)
 	if !b.Doubt {
 		return nil, nil
 	}
-	r.log.Warn("images are looked at before they are used: the machine went down without warning, or a database is older than they are", "sound", len(b.Sound))
+	r.log.Warn("images are verified before use: the last shutdown was not clean, or a database was restored from an older copy", "sound", len(b.Sound))
 	return &repair.Doubt{Sound: slices.Clone(b.Sound), OnSound: b.noteSound, OnAll: b.noteAll}, nil
 }
 
@@ -146,7 +146,7 @@ func (b *shutdownStore) noteSound(digest string) {
 	defer b.mu.Unlock()
 	b.Sound = append(b.Sound, digest)
 	if err := b.writeLocked(); err != nil {
-		b.log.Warn("note that an image is sound", "err", err)
+		b.log.Warn("record that an image is intact", "err", err)
 	}
 }
 
@@ -155,7 +155,7 @@ func (b *shutdownStore) noteAll() {
 	defer b.mu.Unlock()
 	b.Doubt, b.Sound = false, nil
 	if err := b.writeLocked(); err != nil {
-		b.log.Warn("note that all images are sound", "err", err)
+		b.log.Warn("record that all images are intact", "err", err)
 	}
-	b.log.Info("all images are as they should be")
+	b.log.Info("all images are intact")
 }

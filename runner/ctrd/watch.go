@@ -83,9 +83,9 @@ func (r *follower) followEvents(ctx context.Context) error {
 			if err = r.resubscribe(ctx); err == nil {
 				break
 			}
-			r.log.Debug("containerd is not back", "err", err)
+			r.log.Debug("containerd still does not answer", "err", err)
 		}
-		r.log.Info("found containerd again")
+		r.log.Info("reconnected to containerd")
 		r.connection(nil)
 		r.images.Preload.Retry()
 		r.watch.Notify(manifests.Key{})

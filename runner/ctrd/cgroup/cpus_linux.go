@@ -56,7 +56,7 @@ func ReadCPUs(root, reserved string) (*CPUs, error) {
 }
 
 // ErrNoCPUs reports that a container requests more exclusive CPUs than are free.
-var ErrNoCPUs = errors.New("not enough processors that are not taken")
+var ErrNoCPUs = errors.New("not enough free CPUs")
 
 // AssignCPUs chooses the CPUs of a new container: those of the container that it replaces if their number is right, else free
 // ones. The caller calls release once the record names them, or when creation fails.
@@ -151,7 +151,7 @@ func (r *Pods) ShareCPUs() {
 			continue
 		}
 		if err := r.Cgroups.setCPUs(r.CgroupOf(rec), shared); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			r.Log.Warn("change the processors of a container", "container", rec.Meta.Name, "pod", rec.Meta.Key.String(), "err", err)
+			r.Log.Warn("change the CPUs of a container", "container", rec.Meta.Name, "pod", rec.Meta.Key.String(), "err", err)
 		}
 	}
 }

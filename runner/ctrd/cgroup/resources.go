@@ -131,7 +131,7 @@ func (r *Pods) UpdateResources(ctx context.Context, key manifests.Key, pod *mani
 // checkOverhead refuses an edit of the overhead of a running pod.
 func checkOverhead(s *record.Sandbox, pod *manifests.Pod) error {
 	if own := pod.Object.Spec.Overhead; len(own) > 0 && !equality.Semantic.DeepEqual(own, s.Meta.Overhead) {
-		return errors.New("spec.overhead is not what the pod was made with, which the API allows nobody to change")
+		return errors.New("spec.overhead cannot be changed")
 	}
 	return nil
 }

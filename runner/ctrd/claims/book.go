@@ -111,7 +111,7 @@ func (b *Book) decide(q *Request, pod string) (_ Entry, known bool, _ error) {
 	e, known := b.entries[claim]
 	if known && e.Pod == pod && b.stays(*q, e, want) {
 		if e.Volume != "" && q.volume(e.Volume) == nil {
-			return e, true, fmt.Errorf("PersistentVolume %q, which claim %s is bound to, has no document any more", e.Volume, claim)
+			return e, true, fmt.Errorf("PersistentVolume %q, to which claim %s is bound, was deleted", e.Volume, claim)
 		}
 		return e, true, nil
 	}

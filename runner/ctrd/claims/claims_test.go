@@ -175,7 +175,7 @@ func TestABindingStays(t *testing.T) {
 	if _, err := l.bind("e", small, big, pvc("e", `, storageClassName: ""`)); err == nil || !strings.Contains(err.Error(), "belongs to claim") {
 		t.Errorf("what claims had that are gone was given to another: %v", err)
 	}
-	if _, err := l.bind("c", small, pvc("c", ""), pvc("d", "")); err == nil || !strings.Contains(err.Error(), "has no document any more") {
+	if _, err := l.bind("c", small, pvc("c", ""), pvc("d", "")); err == nil || !strings.Contains(err.Error(), "was deleted") {
 		t.Errorf("a claim whose volume is lost: %v", err)
 	}
 	l.used["default/c"] = true

@@ -36,12 +36,12 @@ func (r *Profiles) labels(in spec.Input) (spec.SELinuxLabels, error) {
 		return spec.SELinuxLabels{}, nil
 	}
 	if !hasSELinux() {
-		r.Log.Warn("seLinuxOptions mean nothing on this machine, which has no SELinux", "pod", in.Pod.Namespace+"/"+in.Pod.Name, "container", in.Container)
+		r.Log.Warn("seLinuxOptions are ignored: this machine has no SELinux", "pod", in.Pod.Namespace+"/"+in.Pod.Name, "container", in.Container)
 		return spec.SELinuxLabels{}, nil
 	}
 	policy, err := readSELinuxPolicy(selinuxConfig)
 	if err != nil {
-		return spec.SELinuxLabels{}, fmt.Errorf("seLinuxOptions: what this machine gives containers is not known; is container-selinux installed? %w", err)
+		return spec.SELinuxLabels{}, fmt.Errorf("seLinuxOptions: cannot read the SELinux contexts of containers; is container-selinux installed? %w", err)
 	}
 	return policy.LabelsFor(in.Pod, in.Container)
 }

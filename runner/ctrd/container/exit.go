@@ -88,7 +88,7 @@ func (r *Lifecycle) ObserveContainer(ctx context.Context, rec *record.Container)
 		c.State = runner.ContainerExited
 		c.Exit, err = r.exitOf(ctx, rec, t)
 	default:
-		return nil, fmt.Errorf("containerd cannot tell the state of its task (%s)", status)
+		return nil, fmt.Errorf("containerd does not know the state of its task (%s)", status)
 	}
 	return c, err
 }

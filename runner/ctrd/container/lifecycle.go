@@ -287,7 +287,7 @@ func (r *Lifecycle) DeleteTask(ctx context.Context, rec *record.Container) error
 	}
 	_, err = r.Client.TaskService().Delete(ctx, &tasksapi.DeleteTaskRequest{ContainerID: id})
 	if err = errgrpc.ToNative(err); err != nil && !errdefs.IsNotFound(err) && r.Shims.DropDamaged(id) {
-		r.Log.Warn("files of a container were damaged, and are removed with it", "container", id, "err", err)
+		r.Log.Warn("removed damaged files together with a container", "container", id, "err", err)
 		_, err = r.Client.TaskService().Delete(ctx, &tasksapi.DeleteTaskRequest{ContainerID: id})
 	}
 	return fault.Wrap("delete task "+id, fault.IgnoreNotFound(errgrpc.ToNative(err)))

@@ -199,7 +199,7 @@ func cleanTemp(cfg Config) error {
 		warnings = append(warnings, err)
 	}
 	for _, w := range warnings {
-		cfg.Log.Warn("temporary mount is left", "directory", dir, "error", w)
+		cfg.Log.Warn("cannot remove a temporary mount", "directory", dir, "error", w)
 	}
 	return nil
 }

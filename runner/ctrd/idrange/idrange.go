@@ -54,7 +54,7 @@ func (r *Ranges) Take(sandbox string, foreign []idRange) (uint32, error) {
 	}
 	first, ok := freeRange(used, foreign)
 	if !ok {
-		return 0, errors.New("user namespace: all ranges of user ids are taken")
+		return 0, errors.New("user namespace: no free range of user ids")
 	}
 	r.taken[sandbox] = first
 	return first, nil

@@ -108,7 +108,7 @@ func (i *Images) FollowImages(ctx context.Context) {
 			err = i.Store.Inventory.RecordUse(ctx, used)
 		}
 		if err != nil {
-			i.Log.Debug("when images were last used is not noted", "err", err)
+			i.Log.Debug("record when images were last used", "err", err)
 			retry.Reset(time.Minute)
 			continue
 		}

@@ -165,11 +165,11 @@ func (b *featureBook) of(ctx context.Context, name string) (features, error) {
 	}
 	out, err := exec.CommandContext(ctx, path, "features").Output()
 	if err != nil {
-		return features{}, fmt.Errorf("%s does not tell what it can: %w", path, err)
+		return features{}, fmt.Errorf("cannot read the features of %s: %w", path, err)
 	}
 	f, err := parseFeatures(out)
 	if err != nil {
-		return features{}, fmt.Errorf("%s does not tell what it can: %w", path, err)
+		return features{}, fmt.Errorf("cannot read the features of %s: %w", path, err)
 	}
 	if b.known == nil {
 		b.known = map[string]knownFeatures{}
@@ -196,7 +196,7 @@ func (r *Runtimes) Runtimes() []Runtime {
 	for _, handler := range trees.Names(r.Dirs.HandlersDir()) {
 		rt, err := r.handled(handler)
 		if err != nil {
-			r.Log.Warn("containers of a RuntimeClass are not looked through", "err", err)
+			r.Log.Warn("read the state directory of a RuntimeClass", "err", err)
 			continue
 		}
 		runtimes = append(runtimes, rt)

@@ -65,7 +65,7 @@ func (r *Processes) attachInput(ctx context.Context, key manifests.Key, rec *rec
 	case errors.Is(err, fs.ErrNotExist):
 		return nil
 	case errors.Is(err, unix.ENXIO):
-		return fmt.Errorf("the standard input of container %s has ended: nobody reads it", rec.Meta.Name)
+		return fmt.Errorf("the standard input of container %s is closed", rec.Meta.Name)
 	case err != nil:
 		return fmt.Errorf("standard input: %w", err)
 	}

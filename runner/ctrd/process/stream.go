@@ -43,7 +43,7 @@ const (
 )
 
 // ErrGone reports that the client of a process has disconnected.
-var ErrGone = errors.New("nobody takes the output any more")
+var ErrGone = errors.New("the client has disconnected")
 
 // session is an exec'd process with streams of its own: FIFOs in a directory, which also shows it to the next agent.
 type session struct {

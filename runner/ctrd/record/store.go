@@ -260,7 +260,7 @@ func (r *Store) Load(ctx context.Context, givenUp func(sandbox string) bool) err
 	for _, sb := range sbs {
 		rec, err := decodeSandbox(sb)
 		if err != nil { // only this pod is affected: it gets a new sandbox
-			r.Log.Error("the record of a sandbox is damaged: it is replaced", "sandbox", sb.ID, "pod", rec.Meta.Key.String(), "err", err)
+			r.Log.Error("the record of a sandbox is damaged: the sandbox is replaced", "sandbox", sb.ID, "pod", rec.Meta.Key.String(), "err", err)
 			rec.Meta.State = Removing
 		}
 		if givenUp(rec.ID) { // it was given up while containerd was unreachable
@@ -273,7 +273,7 @@ func (r *Store) Load(ctx context.Context, givenUp func(sandbox string) bool) err
 	for _, c := range ctrs {
 		rec, err := decodeContainer(c)
 		if err != nil {
-			r.Log.Error("the record of a container is damaged: the rest of it counts", "container", c.ID, "pod", rec.Meta.Key.String(), "err", err)
+			r.Log.Error("the record of a container is damaged: using what can be read", "container", c.ID, "pod", rec.Meta.Key.String(), "err", err)
 		}
 		containers = append(containers, rec)
 	}

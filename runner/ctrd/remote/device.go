@@ -96,7 +96,7 @@ func contentOf(ctx context.Context, device string) (string, error) {
 		}
 	}
 	if table == "" {
-		return "", fmt.Errorf("what is on %s is not known", device)
+		return "", fmt.Errorf("cannot detect the content of %s", device)
 	}
 	return table, nil
 }

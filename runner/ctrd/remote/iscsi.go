@@ -318,7 +318,7 @@ func withoutSecrets(err error, secret map[string][]byte) error {
 	text := err.Error()
 	for _, value := range secret {
 		if len(value) > 0 && strings.Contains(text, string(value)) {
-			return errors.New("iscsiadm failed, and what it says has the login in it")
+			return errors.New("iscsiadm failed; its output contains the login and is not shown")
 		}
 	}
 	return err

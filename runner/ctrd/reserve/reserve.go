@@ -78,7 +78,7 @@ func (r *Reserve) Keep(ctx context.Context) {
 		made, err := r.make()
 		if err != nil && err.Error() != said {
 			said = err.Error()
-			r.log.Warn("no room is kept for the case that the disk is full", "err", err)
+			r.log.Warn("cannot reserve space for a full disk", "err", err)
 		}
 		if !made {
 			if !pause.For(ctx, reserveEvery) {
@@ -136,14 +136,14 @@ func (r *Reserve) Spend(why error) bool {
 	case errors.Is(err, fs.ErrNotExist):
 		return false
 	case err != nil:
-		r.log.Warn("the room that was kept for a full disk cannot be used", "err", err)
+		r.log.Warn("cannot free the space reserved for a full disk", "err", err)
 		return false
 	}
 	for _, pattern := range r.databases {
 		paths, _ := filepath.Glob(pattern) // the pattern is valid
 		for _, path := range paths {
 			if err := allocate(path, reserveShare); err != nil {
-				r.log.Debug("no room could be given to a database of containerd", "path", path, "err", err)
+				r.log.Debug("cannot allocate space for a database of containerd", "path", path, "err", err)
 			}
 		}
 	}
@@ -151,7 +151,7 @@ func (r *Reserve) Spend(why error) bool {
 	case r.spent <- struct{}{}:
 	default:
 	}
-	r.log.Warn("the disk is full: room that was kept for that is used to remove what nobody needs", "bytes", reserveSize, "err", why)
+	r.log.Warn("the disk is full: freed the reserved space for removals", "bytes", reserveSize, "err", why)
 	return true
 }
 

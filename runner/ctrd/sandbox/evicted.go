@@ -34,7 +34,7 @@ func (r *Manager) emptyEvicted(rec *record.Sandbox) error {
 func (r *Manager) EmptyAllEvicted() {
 	for _, rec := range r.Index.List() {
 		if err := r.emptyEvicted(rec); err != nil {
-			r.Log.Warn("volumes of an evicted pod are not emptied", "uid", rec.Meta.UID, "err", err)
+			r.Log.Warn("remove the emptyDirs of an evicted pod", "uid", rec.Meta.UID, "err", err)
 		}
 	}
 }

@@ -149,7 +149,7 @@ func (r *Pauses) StopPause(ctx context.Context, id string) error {
 	if _, err := os.Lstat(filepath.Join(r.Dirs.PauseRoot(), id)); err == nil {
 		err := r.runPause(ctx, pauseRuntime(filepath.Join(dir, runtimeFile), r.DefaultRuntime), "delete", "--force", id)
 		if state := filepath.Join(r.Dirs.PauseRoot(), id); err != nil && !trees.ReadableJSON(filepath.Join(state, "state.json")) {
-			r.Log.Warn("what the OCI runtime knows of a process namespace was damaged, and is removed with it", "sandbox", id, "err", err)
+			r.Log.Warn("removed damaged state of a process namespace", "sandbox", id, "err", err)
 			if pid > 0 && r.pauseAlive(id) { // it is process 1 of the pinned namespace
 				_ = unix.Kill(pid, unix.SIGKILL) // it may end on its own; its cgroup is emptied later in any case
 			}

@@ -294,7 +294,7 @@ func (r *Network) AdoptNetworks() {
 		}
 	}
 	if err := r.Net.Adopt(pods); err != nil {
-		r.Log.Warn("take over the networks of pods", "err", err)
+		r.Log.Warn("adopt the networks of pods", "err", err)
 	}
 }
 

@@ -67,7 +67,7 @@ func (r *Manager) CreateSandbox(ctx context.Context, key manifests.Key, pod *man
 	switch {
 	case rec == nil:
 		if err := r.Removal.FinishUID(ctx, a.UID); err != nil {
-			return fmt.Errorf("what is left of the pod's previous sandbox: %w", err)
+			return fmt.Errorf("clean up the pod's previous sandbox: %w", err)
 		}
 		var err error
 		if rec, err = r.NewSandbox(ctx, key, pod, a); err != nil {
@@ -99,7 +99,7 @@ func (r *Manager) CreateSandbox(ctx context.Context, key manifests.Key, pod *man
 		return err
 	}
 	if err := r.dropPlaces(ctx, key); err != nil {
-		r.Log.Warn("the record of the pod's previous sandbox stays for now", "pod", key.String(), "err", err)
+		r.Log.Warn("delete the record of the pod's previous sandbox", "pod", key.String(), "err", err)
 	}
 	return nil
 }
@@ -193,7 +193,7 @@ func (r *Manager) DropSandbox(ctx context.Context, rec *record.Sandbox) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), giveUpTimeout)
 	defer cancel()
 	if err := r.markRemoving(ctx, rec, runner.Action{}); err != nil {
-		r.Log.Warn("give up sandbox", "sandbox", rec.ID, "err", err)
+		r.Log.Warn("remove sandbox", "sandbox", rec.ID, "err", err)
 	}
 }
 
@@ -324,7 +324,7 @@ func (r *Manager) ResumeTeardowns(ctx context.Context) {
 				continue
 			}
 			if err := r.markRemoving(ctx, rec, runner.Action{}); err != nil {
-				r.Log.Warn("give up a second sandbox", "sandbox", rec.ID, "err", err)
+				r.Log.Warn("remove a second sandbox", "sandbox", rec.ID, "err", err)
 			}
 			continue
 		}

@@ -103,7 +103,7 @@ func (r *Killer) killLostShims(ctx context.Context, unmade map[string]bool) (int
 			continue
 		}
 		n++
-		r.Log.Warn("killing a shim that lost its container", "id", p.ID, "pid", pid)
+		r.Log.Warn("killing a shim without a container", "id", p.ID, "pid", pid)
 		errs = append(errs, KillShim(pid, p.ID))
 	}
 	return n, errors.Join(errs...)

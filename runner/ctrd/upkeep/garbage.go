@@ -51,7 +51,7 @@ type Garbage struct {
 func (r *Garbage) CollectGarbage(ctx context.Context) {
 	if r.Endpoint == "" && pause.For(ctx, FinishAfter) {
 		if err := r.finishCollection(ctx); err != nil {
-			r.Log.Warn("have containerd remove what an earlier one has left", "err", err)
+			r.Log.Warn("finish an interrupted garbage collection of containerd", "err", err)
 		}
 	}
 	for pause.For(ctx, garbageEvery) {

@@ -87,7 +87,7 @@ func (r *Janitor) CleanStart(ctx context.Context) error {
 		{"logs", func(context.Context) error { return errors.Join(r.PodLogs.CleanLogs(), r.PodLogs.CleanLinks(true)) }},
 	} {
 		if err := c.clean(ctx); err != nil {
-			r.Log.Warn("clean up what an earlier run left", "what", c.what, "err", err)
+			r.Log.Warn("clean up after an earlier run", "what", c.what, "err", err)
 		}
 	}
 	return nil
@@ -283,7 +283,7 @@ func (r *Janitor) ReattachLogs() {
 			continue
 		}
 		if _, _, err := r.Logs.Attach(rec.ID, rec.Meta.LogPath); err != nil {
-			r.Log.Error("the output of a container is not copied until it restarts", "pod", rec.Meta.Key.String(), "container", rec.Meta.Name, "err", err)
+			r.Log.Error("cannot attach the log of a container; its output is not copied until it restarts", "pod", rec.Meta.Key.String(), "container", rec.Meta.Name, "err", err)
 		}
 	}
 }

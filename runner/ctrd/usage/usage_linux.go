@@ -124,7 +124,7 @@ func (r *Meter) measureAll(ctx context.Context) {
 			return
 		}
 		if err != nil {
-			r.Log.Warn("measure use of the disk", "pod", rec.Meta.Key.String(), "err", err)
+			r.Log.Warn("measure disk usage", "pod", rec.Meta.Key.String(), "err", err)
 			u = r.Usage.Of(rec.ID)
 		}
 		used[rec.ID] = u

@@ -133,7 +133,7 @@ func (r *Claims) pinClaim(pod *corev1.Pod, refs *manifests.Refs, c *spec.Claim) 
 		return s, err
 	}
 	if !errors.Is(err, fs.ErrNotExist) { // the book, which has it as well, says the same again
-		r.Log.Warn("what a pod got for a claim cannot be read and is decided again", "pod", pod.Namespace+"/"+pod.Name, "claim", c.Name, "err", err)
+		r.Log.Warn("the storage of a claim in a pod cannot be read and is chosen again", "pod", pod.Namespace+"/"+pod.Name, "claim", c.Name, "err", err)
 	}
 	defer r.locks.Lock("claim " + pod.Namespace + "/" + c.Name)()
 	q, owner, err := r.claimRequest(pod, refs, c)

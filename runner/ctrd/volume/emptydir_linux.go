@@ -103,7 +103,7 @@ func EmptyDirAt(path string) (medium, error) {
 	case errors.Is(err, fs.ErrNotExist):
 		return Nothing, nil
 	case err != nil:
-		return Nothing, fmt.Errorf("look at %s: %w", path, err)
+		return Nothing, fmt.Errorf("stat %s: %w", path, err)
 	}
 	if m := medium(st.Type); (m == tmpfs || m == hugetlbfs) && trees.IsMountPoint(path) {
 		return m, nil
