@@ -1,7 +1,13 @@
 package idrange
 
 import (
+	"fmt"
+	"math/rand/v2"
 	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"monopod/runner/spec"
 )
 
 func TestIDRangesDoNotOverlap(t *testing.T) {
@@ -34,5 +40,64 @@ func TestIDRangesRunOut(t *testing.T) {
 	var r Ranges
 	if first, err := r.Take("a", []idRange{{0, 1 << 31}}); err == nil {
 		t.Errorf("there is a range at %d", first)
+	}
+}
+
+// TestRandomIDRanges keeps and releases ranges at random: none overlaps another or a foreign one, and the first is always the host's.
+func TestRandomIDRanges(t *testing.T) {
+	for seed := range uint64(20) {
+		rnd := rand.New(rand.NewPCG(seed, 0))
+		var foreign []idRange
+		for range rnd.IntN(5) {
+			foreign = append(foreign, idRange{rnd.Uint64N(1 << 20), rnd.Uint64N(1 << 18)})
+		}
+		var r Ranges
+		has := map[string]uint32{}
+		for step := range 50 {
+			if rnd.IntN(3) == 0 {
+				for id := range has {
+					r.Release(id)
+					delete(has, id)
+					break
+				}
+				continue
+			}
+			id := fmt.Sprint(step)
+			first, err := r.Take(id, foreign)
+			if err != nil || first < spec.UserIDs {
+				t.Fatalf("seed %d: range at %d, %v", seed, first, err)
+			}
+			for _, f := range foreign {
+				if uint64(first) < f.first+f.size && f.first < uint64(first)+spec.UserIDs {
+					t.Fatalf("seed %d: %d overlaps %v", seed, first, f)
+				}
+			}
+			for other, at := range has {
+				if first < at+spec.UserIDs && at < first+spec.UserIDs {
+					t.Fatalf("seed %d: %d overlaps %d of %s", seed, first, at, other)
+				}
+			}
+			has[id] = first
+		}
+	}
+}
+
+func TestSnapshotLabels(t *testing.T) {
+	if got := SnapshotLabels(0); got != nil {
+		t.Errorf("without a user namespace: %v", got)
+	}
+	for key, value := range SnapshotLabels(65536) {
+		if value != "0:65536:65536" {
+			t.Errorf("%s is %s", key, value)
+		}
+	}
+}
+
+func TestPodsThatWantARange(t *testing.T) {
+	for _, hostUsers := range []*bool{nil, new(true), new(false)} {
+		pod := &corev1.Pod{Spec: corev1.PodSpec{HostUsers: hostUsers}}
+		if got, want := Wanted(pod), hostUsers != nil && !*hostUsers; got != want {
+			t.Errorf("hostUsers %v: %t", hostUsers, got)
+		}
 	}
 }
