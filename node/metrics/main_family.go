@@ -5,7 +5,6 @@ import (
 	"maps"
 	"runtime"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -58,12 +57,8 @@ type mainFamily struct {
 	family
 	src Sources
 
-	build, node, check, condition                        *definition
-	running, containers, desired, active, pods, inputs   *definition
-	podsStarted, podErrors, started, startErrors, starts *definition
-	operations, operationErrors, operationSeconds        *definition
-	actions, actionErrors, evictions, events, pulls      *definition
-	requests, requestSeconds, inflight                   *definition
+	build, node, check, condition                      *definition
+	running, containers, desired, active, pods, inputs *definition
 }
 
 func newMain(src Sources) *mainFamily {
@@ -78,22 +73,7 @@ func newMain(src Sources) *mainFamily {
 	f.pods = f.add(gauge, "monopod_pods", "Number of pods by their phase.", "phase")
 	f.inputs = f.add(gauge, "monopod_inputs", "Number of files and URLs that manifests are read from, by source and state.", "source", "state")
 	f.condition = f.add(gauge, "monopod_node_condition", "Whether the machine is under memory, disk or PID pressure; see `monopod docs resources`.", "condition")
-	f.podsStarted = f.add(counter, "kubelet_started_pods_total", "Number of pods that were started.")
-	f.podErrors = f.add(counter, "kubelet_started_pods_errors_total", "Number of errors when starting pods.")
-	f.started = f.add(counter, "kubelet_started_containers_total", "Number of containers that were started.", "container_type")
-	f.startErrors = f.add(counter, "kubelet_started_containers_errors_total", "Number of errors when starting containers.", "container_type", "code")
-	f.starts = f.add(histogram, "kubelet_pod_start_duration_seconds", "Time from when a pod was first wanted until it ran.")
-	f.operations = f.add(counter, "kubelet_runtime_operations_total", "Number of operations of the runtime.", "operation_type")
-	f.operationErrors = f.add(counter, "kubelet_runtime_operations_errors_total", "Number of operations of the runtime that failed.", "operation_type")
-	f.operationSeconds = f.add(histogram, "kubelet_runtime_operations_duration_seconds", "Time that operations of the runtime took.", "operation_type")
-	f.actions = f.add(histogram, "monopod_action_duration_seconds", "Time that actions of plans took.", "action")
-	f.actionErrors = f.add(counter, "monopod_action_errors_total", "Number of actions of plans that failed, by reason.", "action", "reason")
-	f.evictions = f.add(counter, "kubelet_evictions", "Number of pods that were evicted.", "eviction_signal") //nolint:promlinter // kubelet's name
-	f.pulls = f.add(histogram, "kubelet_image_pull_duration_seconds", "Time that pulls of images took, with waiting for others, by the size of the image.", "image_size_in_bytes")
-	f.events = f.add(counter, "monopod_events_total", "Number of events that were recorded.", "type", "reason")
-	f.requests = f.add(counter, "kubelet_http_requests_total", "Number of requests that were answered.", "server_type", "method", "path", "long_running")
-	f.requestSeconds = f.add(histogram, "kubelet_http_requests_duration_seconds", "Time that requests took.", "server_type", "method", "path", "long_running")
-	f.inflight = f.add(gauge, "kubelet_http_inflight_requests", "Number of requests that are being answered.", "server_type", "method", "path", "long_running")
+	f.defs = append(f.defs, src.Tally.defs...)
 	return f
 }
 
@@ -116,7 +96,7 @@ func (f *mainFamily) Collect(ch chan<- prometheus.Metric) {
 	}
 	f.collectConditions(s)
 	f.collectPods(s)
-	f.collectTally(s)
+	f.src.Tally.Collect(ch)
 }
 
 func (f *mainFamily) collectConditions(s sink) {
@@ -177,51 +157,6 @@ func countStates(states map[string]int, p *corev1.Pod) (runs bool) {
 	return runs
 }
 
-func (f *mainFamily) collectTally(s sink) {
-	t := f.src.Tally
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	s.put(f.podsStarted, float64(t.podsStarted))
-	s.put(f.podErrors, float64(t.podErrors))
-	s.histogram(f.starts, t.podStarts.clone())
-	for kind, n := range t.started {
-		s.put(f.started, float64(n), kind)
-	}
-	for key, n := range t.startErrors {
-		s.put(f.startErrors, float64(n), key[0], key[1])
-	}
-	for op, took := range t.operations {
-		s.put(f.operations, float64(took.count), op)
-		s.histogram(f.operationSeconds, took.clone(), op)
-	}
-	for op, n := range t.operationErrs {
-		s.put(f.operationErrors, float64(n), op)
-	}
-	for kind, took := range t.actions {
-		s.histogram(f.actions, took.clone(), kind)
-	}
-	for key, n := range t.actionErrors {
-		s.put(f.actionErrors, float64(n), key[0], key[1])
-	}
-	for size, took := range t.pulls {
-		s.histogram(f.pulls, took.clone(), size)
-	}
-	for signal, n := range t.evictions {
-		s.put(f.evictions, float64(n), signal)
-	}
-	for key, n := range t.events {
-		s.put(f.events, float64(n), key[0], key[1])
-	}
-	for key, took := range t.requests {
-		labels := []string{key.server, key.method, key.path, strconv.FormatBool(key.long)}
-		s.put(f.requests, float64(took.count), labels...)
-		s.histogram(f.requestSeconds, took.clone(), labels...)
-	}
-	for key, n := range t.inflight {
-		s.put(f.inflight, float64(n), key.server, key.method, key.path, strconv.FormatBool(key.long))
-	}
-}
-
 // probesFamily is /metrics/probes.
 type probesFamily struct {
 	family
@@ -250,15 +185,20 @@ func (f *probesFamily) Collect(ch chan<- prometheus.Metric) {
 				s.put(f.total, float64(r.n), p.Kind, r.result, p.Container, p.Pod, p.Namespace, p.UID)
 			}
 		}
-		took := timing{bounds: p.Bounds, counts: p.Buckets, count: p.Successful + p.Unknown, sum: p.Took.Seconds()}
-		s.histogram(f.duration, &took, p.Kind, p.Container, p.Pod, p.Namespace)
+		counts := make(map[float64]uint64, len(p.Bounds))
+		var sum uint64
+		for i, bound := range p.Bounds {
+			sum += p.Buckets[i]
+			counts[bound] = sum
+		}
+		s.send(prometheus.MustNewConstHistogram(f.duration.desc, p.Successful+p.Unknown, p.Took.Seconds(), counts, texts(p.Kind, p.Container, p.Pod, p.Namespace)...))
 	}
 }
 
 // Table describes all metrics but those of the process, for the docs: lines of a Markdown table, by path.
 func Table() string {
 	var b strings.Builder
-	src := Sources{}
+	src := Sources{Tally: NewTally()}
 	for _, f := range []*family{&newMain(src).family, &newCadvisor(src).family, &newResource(src).family, &newProbes(src).family} {
 		b.WriteString("\n## " + f.path + "\n\n| metric | kind | labels | |\n|---|---|---|---|\n")
 		for _, d := range f.defs {

@@ -66,11 +66,11 @@ func (s sink) put(d *definition, value float64, labels ...string) {
 	if d.kind == counter {
 		kind = prometheus.CounterValue
 	}
-	s.send(prometheus.MustNewConstMetric(d.desc, kind, value, texts(labels)...))
+	s.send(prometheus.MustNewConstMetric(d.desc, kind, value, texts(labels...)...))
 }
 
 // texts are values of labels, which must be UTF-8: what pods have named, such as their interfaces, need not be.
-func texts(labels []string) []string {
+func texts(labels ...string) []string {
 	for i, l := range labels {
 		if !utf8.ValidString(l) {
 			labels = slices.Clone(labels)
@@ -78,16 +78,6 @@ func texts(labels []string) []string {
 		}
 	}
 	return labels
-}
-
-func (s sink) histogram(d *definition, h *timing, labels ...string) {
-	counts := make(map[float64]uint64, len(h.bounds))
-	var sum uint64
-	for i, bound := range h.bounds {
-		sum += h.counts[i]
-		counts[bound] = sum
-	}
-	s.send(prometheus.MustNewConstHistogram(d.desc, h.count, h.sum, counts, texts(labels)...))
 }
 
 func (s sink) send(m prometheus.Metric) {

@@ -244,12 +244,11 @@ const docsHead = "# Metrics\n\n<!-- Made by `go test ./node/metrics -update`; a 
 	"Metrics for Prometheus, on the socket and over TCP ([endpoints](endpoints.md)). Names are those of a kubelet and of cAdvisor where the\n" +
 	"meaning is the same. `/metrics` also has the usual `process_*` and `go_*` metrics. Nothing is measured between requests.\n"
 
-func TestHistogramsCountEachBucketOnce(t *testing.T) {
-	h := newTiming([]float64{1, 2})
-	for _, v := range []float64{0.5, 1, 1.5, 7} {
-		h.observe(v)
-	}
-	if !slices.Equal(h.counts, []uint64{2, 1}) || h.count != 4 || h.sum != 10 {
-		t.Errorf("%+v", h)
+func TestLabelsNeedNotBeUTF8(t *testing.T) {
+	s, _ := sources(t)
+	s.Tally.Event("Normal", "\xff")
+	s.Tally.Begin(Request{Server: "socket", Method: "GET", Path: "\xfe"})(time.Second)
+	if text := scrape(t, Handlers(s, slog.New(slog.DiscardHandler))[PathMain]); !strings.Contains(text, `reason="\\xff"`) || !strings.Contains(text, `path="\\xfe"`) {
+		t.Errorf("%s", text)
 	}
 }

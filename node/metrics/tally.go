@@ -1,47 +1,15 @@
 package metrics
 
 import (
-	"sync"
+	"strconv"
+	"sync/atomic"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
 )
 
-// timing is a histogram. Its counts are those of each bucket alone.
-type timing struct {
-	bounds []float64
-	counts []uint64
-	count  uint64
-	sum    float64
-}
-
-func newTiming(bounds []float64) *timing {
-	return &timing{bounds: bounds, counts: make([]uint64, len(bounds))}
-}
-
-func (t *timing) observe(v float64) {
-	t.count++
-	t.sum += v
-	for i, bound := range t.bounds {
-		if v <= bound {
-			t.counts[i]++
-			return
-		}
-	}
-}
-
-func (t *timing) clone() *timing {
-	c := *t
-	c.counts = append([]uint64(nil), t.counts...)
-	return &c
-}
-
-// Bounds of the histograms in seconds, a kubelet's.
-func operationBounds() []float64 {
-	bounds := make([]float64, 14)
-	for i, b := 0, 0.005; i < len(bounds); i, b = i+1, b*2.5 {
-		bounds[i] = b
-	}
-	return bounds
-}
+// Upper bounds of the buckets of histograms in seconds, a kubelet's.
+func operationBounds() []float64 { return prometheus.ExponentialBuckets(0.005, 2.5, 14) }
 
 func startBounds() []float64 {
 	return []float64{0.5, 1, 2, 3, 4, 5, 6, 8, 10, 20, 30, 45, 60, 120, 180, 240, 300, 360, 480, 600, 900, 1200, 1800, 2700, 3600}
@@ -80,98 +48,109 @@ type Request struct {
 	Took                 time.Duration
 }
 
-// requestKey names what requests are counted by.
-type requestKey struct {
-	server, method, path string
-	long                 bool
-}
-
 // Tally counts what is done. All methods may be called from any goroutine. The zero value is not ready; see NewTally.
 type Tally struct {
-	mu sync.Mutex
-	// All below is guarded by mu.
-	actions       map[string]*timing
-	actionErrors  map[[2]string]uint64
-	operations    map[string]*timing
-	operationErrs map[string]uint64
-	podsStarted   uint64
-	podErrors     uint64
-	started       map[string]uint64
-	startErrors   map[[2]string]uint64
-	evictions     map[string]uint64
-	pulls         map[string]*timing
-	events        map[[2]string]uint64
-	podStarts     *timing
-	requests      map[requestKey]*timing
-	inflight      map[requestKey]int64
+	// family has the definitions of its metrics, all their values.
+	family
+	all []prometheus.Collector
+
+	podsStarted, podErrors                                       prometheus.Counter
+	started, startErrors, operations, operationErrors            *prometheus.CounterVec
+	actionErrors, evictions, events, requests                    *prometheus.CounterVec
+	operationSeconds, actionSeconds, pullSeconds, requestSeconds *prometheus.HistogramVec
+	startSeconds                                                 prometheus.Observer
+	inflight                                                     *prometheus.GaugeVec
+	podStarts                                                    atomic.Int64
 }
 
 // NewTally returns one that has counted nothing.
 func NewTally() *Tally {
-	return &Tally{
-		actions: map[string]*timing{}, actionErrors: map[[2]string]uint64{}, operations: map[string]*timing{}, operationErrs: map[string]uint64{},
-		started: map[string]uint64{}, startErrors: map[[2]string]uint64{}, evictions: map[string]uint64{}, pulls: map[string]*timing{}, events: map[[2]string]uint64{},
-		podStarts: newTiming(startBounds()), requests: map[requestKey]*timing{}, inflight: map[requestKey]int64{},
-	}
+	t := &Tally{}
+	t.podsStarted = t.counter("kubelet_started_pods_total", "Number of pods that were started.").WithLabelValues()
+	t.podErrors = t.counter("kubelet_started_pods_errors_total", "Number of errors when starting pods.").WithLabelValues()
+	t.started = t.counter("kubelet_started_containers_total", "Number of containers that were started.", "container_type")
+	t.startErrors = t.counter("kubelet_started_containers_errors_total", "Number of errors when starting containers.", "container_type", "code")
+	t.startSeconds = t.histogram("kubelet_pod_start_duration_seconds", "Time from when a pod was first wanted until it ran.", startBounds()).WithLabelValues()
+	t.operations = t.counter("kubelet_runtime_operations_total", "Number of operations of the runtime.", "operation_type")
+	t.operationErrors = t.counter("kubelet_runtime_operations_errors_total", "Number of operations of the runtime that failed.", "operation_type")
+	t.operationSeconds = t.histogram("kubelet_runtime_operations_duration_seconds", "Time that operations of the runtime took.", operationBounds(), "operation_type")
+	t.actionSeconds = t.histogram("monopod_action_duration_seconds", "Time that actions of plans took.", operationBounds(), "action")
+	t.actionErrors = t.counter("monopod_action_errors_total", "Number of actions of plans that failed, by reason.", "action", "reason")
+	t.evictions = t.counter("kubelet_evictions", "Number of pods that were evicted.", "eviction_signal")
+	t.pullSeconds = t.histogram("kubelet_image_pull_duration_seconds", "Time that pulls of images took, with waiting for others, by the size of the image.", pullBounds(), "image_size_in_bytes")
+	t.events = t.counter("monopod_events_total", "Number of events that were recorded.", "type", "reason")
+	labels := []string{"server_type", "method", "path", "long_running"}
+	t.requests = t.counter("kubelet_http_requests_total", "Number of requests that were answered.", labels...)
+	t.requestSeconds = t.histogram("kubelet_http_requests_duration_seconds", "Time that requests took.", requestBounds(), labels...)
+	const name, help = "kubelet_http_inflight_requests", "Number of requests that are being answered."
+	t.add(gauge, name, help, labels...)
+	t.inflight = collected(t, prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, labels))
+	return t
 }
 
-func into[K comparable](m map[K]*timing, key K, bounds func() []float64, took time.Duration) {
-	t := m[key]
-	if t == nil {
-		t = newTiming(bounds())
-		m[key] = t
+func collected[C prometheus.Collector](t *Tally, c C) C {
+	t.all = append(t.all, c)
+	return c
+}
+
+func (t *Tally) counter(name, help string, labels ...string) *prometheus.CounterVec {
+	t.add(counter, name, help, labels...)
+	return collected(t, prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels))
+}
+
+func (t *Tally) histogram(name, help string, bounds []float64, labels ...string) *prometheus.HistogramVec {
+	t.add(histogram, name, help, labels...)
+	return collected(t, prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: name, Help: help, Buckets: bounds}, labels))
+}
+
+// Collect implements prometheus.Collector.
+func (t *Tally) Collect(ch chan<- prometheus.Metric) {
+	for _, c := range t.all {
+		c.Collect(ch)
 	}
-	t.observe(took.Seconds())
 }
 
 // Action counts one.
 func (t *Tally) Action(a Action) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	into(t.actions, a.Kind, operationBounds, a.Took)
+	t.actionSeconds.WithLabelValues(a.Kind).Observe(a.Took.Seconds())
 	if a.Operation != "" {
-		into(t.operations, a.Operation, operationBounds, a.Took)
+		t.operations.WithLabelValues(a.Operation).Inc()
+		t.operationSeconds.WithLabelValues(a.Operation).Observe(a.Took.Seconds())
 	}
 	if a.Reason != "" {
-		t.failedLocked(a)
+		t.failed(a)
 		return
 	}
 	if a.StartsPod {
-		t.podsStarted++
+		t.podsStarted.Inc()
 	}
 	if a.ContainerType != "" {
-		t.started[a.ContainerType]++
+		t.started.WithLabelValues(a.ContainerType).Inc()
 	}
 	if a.EvictionSignal != "" {
-		t.evictions[a.EvictionSignal]++
+		t.Evicted(a.EvictionSignal)
 	}
 }
 
-func (t *Tally) failedLocked(a Action) {
-	t.actionErrors[[2]string{a.Kind, a.Reason}]++
+func (t *Tally) failed(a Action) {
+	t.actionErrors.WithLabelValues(texts(a.Kind, a.Reason)...).Inc()
 	if a.Operation != "" {
-		t.operationErrs[a.Operation]++
+		t.operationErrors.WithLabelValues(a.Operation).Inc()
 	}
 	if a.StartsPod {
-		t.podErrors++
+		t.podErrors.Inc()
 	}
 	if a.ContainerType != "" {
-		t.startErrors[[2]string{a.ContainerType, a.Reason}]++
+		t.startErrors.WithLabelValues(texts(a.ContainerType, a.Reason)...).Inc()
 	}
 }
 
 // Evicted counts a pod that is evicted because the machine is short of something.
-func (t *Tally) Evicted(signal string) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.evictions[signal]++
-}
+func (t *Tally) Evicted(signal string) { t.evictions.WithLabelValues(signal).Inc() }
 
 // Pulled counts an image that was pulled; size is in bytes, 0 if it is not known.
 func (t *Tally) Pulled(size int64, took time.Duration) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	into(t.pulls, sizeClass(size), pullBounds, took)
+	t.pullSeconds.WithLabelValues(sizeClass(size)).Observe(took.Seconds())
 }
 
 // sizeClass is a kubelet's word for how large an image is.
@@ -203,35 +182,25 @@ func sizeClass(size int64) string {
 
 // Event counts one of the record.
 func (t *Tally) Event(eventType, reason string) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.events[[2]string{eventType, reason}]++
+	t.events.WithLabelValues(texts(eventType, reason)...).Inc()
 }
 
 // PodStarted counts a pod that runs, and how long that took since it was wanted.
 func (t *Tally) PodStarted(took time.Duration) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.podStarts.observe(took.Seconds())
+	t.podStarts.Add(1)
+	t.startSeconds.Observe(took.Seconds())
 }
 
 // PodsStarted returns how often PodStarted was called.
-func (t *Tally) PodsStarted() int {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return int(t.podStarts.count)
-}
+func (t *Tally) PodsStarted() int { return int(t.podStarts.Load()) }
 
 // Begin counts a request that has begun; the returned function is called when it has ended.
 func (t *Tally) Begin(r Request) (end func(took time.Duration)) {
-	key := requestKey{r.Server, r.Method, r.Path, r.LongRunning}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.inflight[key]++
+	labels := texts(r.Server, r.Method, r.Path, strconv.FormatBool(r.LongRunning))
+	t.inflight.WithLabelValues(labels...).Inc()
 	return func(took time.Duration) {
-		t.mu.Lock()
-		defer t.mu.Unlock()
-		t.inflight[key]--
-		into(t.requests, key, requestBounds, took)
+		t.inflight.WithLabelValues(labels...).Dec()
+		t.requests.WithLabelValues(labels...).Inc()
+		t.requestSeconds.WithLabelValues(labels...).Observe(took.Seconds())
 	}
 }
