@@ -160,7 +160,7 @@ func (f Facts) agent() []Chain {
 
 // input is about a file or URL; ok is false when it is as it should be.
 func (f Facts) input(in *model.Input) (c Chain, ok bool) {
-	b := builder{Facts: f, chain: Chain{Input: in.Input}}
+	b := newBuilder(f, Pod{}, Chain{Input: in.Input})
 	goesOn := "nothing of it runs"
 	if len(in.Pods) > 0 {
 		goesOn = strings.Join(in.Pods, ", ") + " " + goOn(len(in.Pods)) + " by what it said before"

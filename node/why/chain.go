@@ -14,36 +14,46 @@ import (
 	"monopod/internal/cause"
 )
 
-// builder makes the chain of one pod.
+// writer writes the steps of a chain.
+type writer struct {
+	chain Chain
+	clock time.Time // the present
+}
+
+// builder explains one pod. Types that embed it explain one kind of trouble each.
 type builder struct {
 	Facts
 	Pod
-	chain Chain
+	writer
 }
 
-func (b *builder) add(s Step) { b.chain.Steps = append(b.chain.Steps, s) }
-
-func (b *builder) cause(r cause.Kind, container, format string, args ...any) {
-	b.chain.Reason = r
-	b.add(Step{Kind: Cause, Reason: r, Container: container, Text: fmt.Sprintf(format, args...)})
+func newBuilder(f Facts, p Pod, c Chain) *builder {
+	return &builder{Facts: f, Pod: p, writer: writer{chain: c, clock: f.Now}}
 }
 
-func (b *builder) act(format string, args ...any) {
+func (w *writer) add(s Step) { w.chain.Steps = append(w.chain.Steps, s) }
+
+func (w *writer) cause(r cause.Kind, container, format string, args ...any) {
+	w.chain.Reason = r
+	w.add(Step{Kind: Cause, Reason: r, Container: container, Text: fmt.Sprintf(format, args...)})
+}
+
+func (w *writer) act(format string, args ...any) {
 	text := fmt.Sprintf(format, args...)
 	if strings.Contains(text, appliedManifest) {
 		text += "; then apply it again"
 	}
-	b.add(Step{Kind: Action, Text: text})
+	w.add(Step{Kind: Action, Text: text})
 }
 
 // next says what happens by itself. A zero time means at once, or at an event that text names.
-func (b *builder) next(at time.Time, format string, args ...any) {
-	b.add(Step{Kind: Next, At: at, Text: fmt.Sprintf(format, args...)})
+func (w *writer) next(at time.Time, format string, args ...any) {
+	w.add(Step{Kind: Next, At: at, Text: fmt.Sprintf(format, args...)})
 }
 
 // in words a time to come.
-func (b *builder) in(at time.Time) string {
-	if d := at.Sub(b.Now); d > 0 {
+func (w *writer) in(at time.Time) string {
+	if d := at.Sub(w.clock); d > 0 {
 		return "in " + short(d)
 	}
 	return "now"
@@ -58,11 +68,11 @@ func short(d time.Duration) string {
 }
 
 // ago words a time past; empty when it is not known.
-func (b *builder) ago(at time.Time) string {
-	if at.IsZero() || at.After(b.Now) {
+func (w *writer) ago(at time.Time) string {
+	if at.IsZero() || at.After(w.clock) {
 		return ""
 	}
-	return " " + short(b.Now.Sub(at)) + " ago"
+	return " " + short(w.clock.Sub(at)) + " ago"
 }
 
 // retried says when a failed step is repeated.

@@ -21,60 +21,75 @@ func lastEnd(st *corev1.ContainerStatus) *corev1.ContainerStateTerminated {
 	return st.LastTerminationState.Terminated
 }
 
-// exited is about a container that has ended.
-func (b *builder) exited(name string) {
-	end := lastEnd(b.status(name))
-	if end == nil {
+// exit explains how the last instance of a container ended.
+type exit struct {
+	*builder
+	name string
+	end  *corev1.ContainerStateTerminated
+	// field is the path of the container in the manifest.
+	field string
+}
+
+// explainExit explains why a container has ended.
+func explainExit(b *builder, name string) {
+	e := &exit{builder: b, name: name, end: lastEnd(b.status(name)), field: b.field(name)}
+	if e.end == nil {
 		b.cause(cause.Exited, name, "%s", b.Trouble.Text)
 		return
 	}
-	b.ending(name, end)
-	action := b.deeper(name, end)
-	if lines := b.Output[name]; len(lines) > 0 && end.Reason != "StartError" {
-		b.add(Step{Kind: Output, Container: name, Text: "the last lines of container " + name, Lines: lines})
+	e.explain()
+}
+
+func (e *exit) explain() {
+	name, end := e.name, e.end
+	e.ending()
+	action := e.deeper()
+	if lines := e.Output[name]; len(lines) > 0 && end.Reason != "StartError" {
+		e.add(Step{Kind: Output, Container: name, Text: "the last lines of container " + name, Lines: lines})
 	} else if end.Message != "" && end.Reason != "StartError" {
-		b.add(Step{Kind: Output, Container: name, Text: "container " + name + " left the message", Lines: printer.TextLines(end.Message)})
+		e.add(Step{Kind: Output, Container: name, Text: "container " + name + " left the message", Lines: printer.TextLines(end.Message)})
 	}
-	if st := b.status(name); len(b.Events) > 0 && (b.Trouble.Stopped != "" || st.State.Running != nil) {
-		b.add(Step{Kind: Events, Text: "what happened to the pod last", Lines: b.Events})
+	if st := e.status(name); len(e.Events) > 0 && (e.Trouble.Stopped != "" || st.State.Running != nil) {
+		e.add(Step{Kind: Events, Text: "what happened to the pod last", Lines: e.Events})
 	}
-	b.restartNext(name)
-	b.act("%s", action)
+	e.restartNext()
+	e.act("%s", action)
 }
 
 // ending is the step that says how a container ended.
-func (b *builder) ending(name string, end *corev1.ContainerStateTerminated) {
-	ago := b.ago(end.FinishedAt.Time)
+func (e *exit) ending() {
+	name, end := e.name, e.end
+	ago := e.ago(end.FinishedAt.Time)
 	again := ""
-	if st := b.status(name); st.RestartCount > 0 {
+	if st := e.status(name); st.RestartCount > 0 {
 		again = "; it has been restarted " + times(int(st.RestartCount))
 	}
 	switch sig, isSignal := signalOf(end.ExitCode); {
 	case end.Reason == "OOMKilled":
-		b.cause(cause.OutOfMemory, name, "container %s was killed%s because it ran out of memory (exit code %d, OOMKilled)%s", name, ago, end.ExitCode, again)
+		e.cause(cause.OutOfMemory, name, "container %s was killed%s because it ran out of memory (exit code %d, OOMKilled)%s", name, ago, end.ExitCode, again)
 	case end.Reason == "StartError":
-		b.cause(cause.Start, name, "container %s could not be started%s (exit code %d, StartError)%s", name, ago, end.ExitCode, again)
-	case b.Trouble.Container == name && b.Trouble.Stopped != "":
-		b.stopped(name, ago, end.ExitCode, again)
+		e.cause(cause.Start, name, "container %s could not be started%s (exit code %d, StartError)%s", name, ago, end.ExitCode, again)
+	case e.Trouble.Container == name && e.Trouble.Stopped != "":
+		e.stopped(ago, again)
 	case isSignal:
-		b.cause(cause.Signaled, name, "container %s was ended%s by %s (exit code %d)%s", name, ago, sig, end.ExitCode, again)
+		e.cause(cause.Signaled, name, "container %s was ended%s by %s (exit code %d)%s", name, ago, sig, end.ExitCode, again)
 	case end.ExitCode == 0:
-		b.cause(cause.Exited, name, "container %s has ended%s with exit code 0: its program does not go on running%s", name, ago, again)
+		e.cause(cause.Exited, name, "container %s has ended%s with exit code 0: its program does not go on running%s", name, ago, again)
 	default:
-		b.cause(cause.Exited, name, "container %s has ended%s with exit code %d%s%s", name, ago, end.ExitCode, exitHint(end.ExitCode), again)
+		e.cause(cause.Exited, name, "container %s has ended%s with exit code %d%s%s", name, ago, end.ExitCode, exitHint(end.ExitCode), again)
 	}
 }
 
 // stopped is about a container that the agent has ended for a fault of its own.
-func (b *builder) stopped(name, ago string, code int32, again string) {
+func (e *exit) stopped(ago, again string) {
 	reason, why := cause.ProbeFailed, "its liveness probe failed"
-	switch b.Trouble.Stopped {
+	switch e.Trouble.Stopped {
 	case "StartupProbe":
 		why = "its startup probe did not succeed in time"
 	case "PostStartHookError":
 		reason, why = cause.Hook, "its postStart hook failed"
 	}
-	b.cause(reason, name, "container %s was ended%s by monopod, because %s (exit code %d)%s", name, ago, why, code, again)
+	e.cause(reason, e.name, "container %s was ended%s by monopod, because %s (exit code %d)%s", e.name, ago, why, e.end.ExitCode, again)
 }
 
 // exitHint is what shells mean by an exit code.
@@ -96,40 +111,41 @@ func signalOf(code int32) (string, bool) {
 }
 
 // deeper adds what stands behind the end of a container, as far as that can be told, and returns what to do.
-func (b *builder) deeper(name string, end *corev1.ContainerStateTerminated) string {
-	field, logs := b.field(name), fmt.Sprintf("monopod logs -n %s %s -c %s", b.Object.Namespace, b.Object.Name, name)
-	if b.status(name).State.Terminated == nil {
+func (e *exit) deeper() string {
+	name, end, field := e.name, e.end, e.field
+	logs := fmt.Sprintf("monopod logs -n %s %s -c %s", e.Object.Namespace, e.Object.Name, name)
+	if e.status(name).State.Terminated == nil {
 		logs += " --previous"
 	}
 	switch {
 	case end.Reason == "OOMKilled":
-		return b.memory(name, field)
-	case end.Reason == "StartError" && b.Refused[name].Kind == cause.CommandNotFound:
-		return b.commandNotFound(name, b.Refused[name])
+		return e.memory()
+	case end.Reason == "StartError" && e.Refused[name].Kind == cause.CommandNotFound:
+		return e.commandNotFound(name, e.Refused[name])
 	case end.Reason == "StartError":
-		b.cause(cause.Start, name, "%s", oneLine(end.Message))
-		return "correct " + field + " in " + b.place() + ", or what it needs of this machine"
+		e.cause(cause.Start, name, "%s", oneLine(end.Message))
+		return "correct " + field + " in " + e.place() + ", or what it needs of this machine"
 	}
-	if port, ok := PortTaken(b.Output[name]); ok {
-		return b.portTaken(name, port)
+	if port, ok := PortTaken(e.Output[name]); ok {
+		return e.portTaken(port)
 	}
-	if l := b.rival(); l != nil && end.ExitCode != 0 {
-		b.cause(cause.HostPortProcess, name, "the port %s of this machine, which the pod names, is taken by %s; that may be why", l.port(), l)
-		return fmt.Sprintf("stop %s, or give the pod another port, in %s", l, b.place())
+	if l := e.rival(); l != nil && end.ExitCode != 0 {
+		e.cause(cause.HostPortProcess, name, "the port %s of this machine, which the pod names, is taken by %s; that may be why", l.port(), l)
+		return fmt.Sprintf("stop %s, or give the pod another port, in %s", l, e.place())
 	}
 	if end.ExitCode == 0 {
-		return fmt.Sprintf("let the program of %s go on running, or set restartPolicy: OnFailure or Never in %s", field, b.place())
+		return fmt.Sprintf("let the program of %s go on running, or set restartPolicy: OnFailure or Never in %s", field, e.place())
 	}
-	if len(b.Output[name]) == 0 && end.Message == "" {
-		return fmt.Sprintf("it has printed nothing: look at %s.command and args in %s, and what the program needs", field, b.place())
+	if len(e.Output[name]) == 0 && end.Message == "" {
+		return fmt.Sprintf("it has printed nothing: look at %s.command and args in %s, and what the program needs", field, e.place())
 	}
-	return fmt.Sprintf("correct what its last lines name (all of them: %s), in %s or in the image", logs, b.place())
+	return fmt.Sprintf("correct what its last lines name (all of them: %s), in %s or in the image", logs, e.place())
 }
 
 // rival is a process of others that has a port which the pod names, on the host's network; nil: there is none.
-func (b *builder) rival() *Listener {
-	for i := range b.Listeners {
-		if l := &b.Listeners[i]; b.Object.Spec.HostNetwork && l.Pod != b.key() {
+func (e *exit) rival() *Listener {
+	for i := range e.Listeners {
+		if l := &e.Listeners[i]; e.Object.Spec.HostNetwork && l.Pod != e.key() {
 			return l
 		}
 	}
@@ -137,51 +153,53 @@ func (b *builder) rival() *Listener {
 }
 
 // memory is about a container that ran out of it.
-func (b *builder) memory(name, field string) string {
-	if c := b.spec(name); c != nil && !c.Resources.Limits.Memory().IsZero() {
-		b.cause(cause.OutOfMemory, name, "it may have %s (%s.resources.limits.memory)", c.Resources.Limits.Memory(), field)
-		return fmt.Sprintf("raise %s.resources.limits.memory in %s, or have the program use less", field, b.place())
+func (e *exit) memory() string {
+	name, field := e.name, e.field
+	if c := e.spec(name); c != nil && !c.Resources.Limits.Memory().IsZero() {
+		e.cause(cause.OutOfMemory, name, "it may have %s (%s.resources.limits.memory)", c.Resources.Limits.Memory(), field)
+		return fmt.Sprintf("raise %s.resources.limits.memory in %s, or have the program use less", field, e.place())
 	}
-	if r := b.Object.Spec.Resources; r != nil && !r.Limits.Memory().IsZero() {
-		b.cause(cause.OutOfMemory, name, "the whole pod may have %s (spec.resources.limits.memory)", r.Limits.Memory())
-		return "raise spec.resources.limits.memory in " + b.place() + ", or have the program use less"
+	if r := e.Object.Spec.Resources; r != nil && !r.Limits.Memory().IsZero() {
+		e.cause(cause.OutOfMemory, name, "the whole pod may have %s (spec.resources.limits.memory)", r.Limits.Memory())
+		return "raise spec.resources.limits.memory in " + e.place() + ", or have the program use less"
 	}
-	b.cause(cause.OutOfMemory, name, "it has no limit of its own: the memory of this machine ran out")
+	e.cause(cause.OutOfMemory, name, "it has no limit of its own: the memory of this machine ran out")
 	return "free memory on this machine, or give the container that uses it a memory limit"
 }
 
 // restartNext says when a container starts again.
-func (b *builder) restartNext(name string) {
-	st := b.status(name)
+func (e *exit) restartNext() {
+	st := e.status(e.name)
 	switch {
 	case st != nil && st.State.Running != nil:
-		b.next(time.Time{}, "nothing, as long as it goes on running")
-	case st != nil && st.State.Terminated != nil && b.Trouble.Final:
-		b.next(time.Time{}, "it does not start again (restartPolicy %s) until %s is edited", b.Object.Spec.RestartPolicy, b.place())
-	case b.NextTry.IsZero():
-		b.next(time.Time{}, "it starts again at once")
+		e.next(time.Time{}, "nothing, as long as it goes on running")
+	case st != nil && st.State.Terminated != nil && e.Trouble.Final:
+		e.next(time.Time{}, "it does not start again (restartPolicy %s) until %s is edited", e.Object.Spec.RestartPolicy, e.place())
+	case e.NextTry.IsZero():
+		e.next(time.Time{}, "it starts again at once")
 	default:
-		b.next(b.NextTry, "it starts again %s; the wait doubles with each failure, up to 5 minutes", b.in(b.NextTry))
+		e.next(e.NextTry, "it starts again %s; the wait doubles with each failure, up to 5 minutes", e.in(e.NextTry))
 	}
 }
 
 // portTaken is about a program that could not have its port.
-func (b *builder) portTaken(name string, port int) string {
-	if !b.Object.Spec.HostNetwork {
-		b.cause(cause.HostPortProcess, name, "its output says that an address is in use: another process in the pod has the port%s", numbered(port))
-		return "give one of the pod's programs another port, in " + b.place()
+func (e *exit) portTaken(port int) string {
+	name := e.name
+	if !e.Object.Spec.HostNetwork {
+		e.cause(cause.HostPortProcess, name, "its output says that an address is in use: another process in the pod has the port%s", numbered(port))
+		return "give one of the pod's programs another port, in " + e.place()
 	}
-	for _, l := range b.Listeners {
+	for _, l := range e.Listeners {
 		if port == 0 || l.Port == port {
-			b.cause(cause.HostPortProcess, name, "its output says that an address is in use: port %s of this machine is taken by %s", l.port(), l)
+			e.cause(cause.HostPortProcess, name, "its output says that an address is in use: port %s of this machine is taken by %s", l.port(), l)
 			if l.Pod != "" {
-				return fmt.Sprintf("give pod %s or this one another port%s", l.Pod, b.placeOfPod(l.Pod))
+				return fmt.Sprintf("give pod %s or this one another port%s", l.Pod, e.placeOfPod(l.Pod))
 			}
-			return fmt.Sprintf("stop %s, or have the program use another port, in %s", l, b.place())
+			return fmt.Sprintf("stop %s, or have the program use another port, in %s", l, e.place())
 		}
 	}
-	b.cause(cause.HostPortProcess, name, "its output says that an address is in use: the pod is on the host's network, and the port%s is, or was, taken on this machine", numbered(port))
-	return "have the program use another port, in " + b.place() + " (ss -ltnp shows who has which)"
+	e.cause(cause.HostPortProcess, name, "its output says that an address is in use: the pod is on the host's network, and the port%s is, or was, taken on this machine", numbered(port))
+	return "have the program use another port, in " + e.place() + " (ss -ltnp shows who has which)"
 }
 
 func numbered(port int) string {

@@ -11,81 +11,84 @@ import (
 	"monopod/manifests/explain"
 )
 
-// missing is about an object that does not exist, or a claim without a volume, and reports whether the cause is one of those.
-func (b *builder) missing() bool {
-	switch c := b.Trouble.Cause; c.Kind {
+// missingObject explains that an object of the manifests does not exist, or lacks a key.
+type missingObject struct{ *builder }
+
+// explain reports whether the cause is a missing object or key, or a claim without a volume.
+func (m *missingObject) explain() bool {
+	switch c := m.Trouble.Cause; c.Kind {
 	case cause.MissingConfigMap, cause.MissingSecret, cause.MissingClaim:
-		b.missingObject(c.Kind, c.Object.Kind, c.Object.Name)
+		m.object(c.Kind, c.Object.Kind, c.Object.Name)
 	case cause.MissingKey:
-		b.missingKey(c.Object.Kind, c.Object.Name, c.Key)
+		m.lacksKey(c.Object.Kind, c.Object.Name, c.Key)
 	case cause.ClaimUnbound:
-		b.cause(c.Kind, c.Container, "a claim of the pod has no volume: %s", oneLine(c.Detail))
-		b.retried("it is tried again")
+		m.cause(c.Kind, c.Container, "a claim of the pod has no volume: %s", oneLine(c.Detail))
+		m.retried("it is tried again")
 		if c.Fault == cause.Unmountable {
-			b.act("mount that volume on the host, and use hostPath in the PersistentVolume")
-			b.act("or remove the PersistentVolume, and volumeName from the claim: the claim gets a directory then")
+			m.act("mount that volume on the host, and use hostPath in the PersistentVolume")
+			m.act("or remove the PersistentVolume, and volumeName from the claim: the claim gets a directory then")
 			return true
 		}
-		b.act("define the volume or StorageClass that the message names, or correct the claim")
+		m.act("define the volume or StorageClass that the message names, or correct the claim")
 	default:
 		return false
 	}
 	return true
 }
 
-func (b *builder) missingObject(reason cause.Kind, kind, name string) {
-	ns := b.Object.Namespace
-	b.cause(reason, b.Trouble.Container, "%s uses the %s %s, which no source defines in namespace %s", b.user(b.Trouble.Container), kind, name, ns)
+func (m *missingObject) object(reason cause.Kind, kind, name string) {
+	ns := m.Object.Namespace
+	m.cause(reason, m.Trouble.Container, "%s uses the %s %s, which no source defines in namespace %s", m.user(m.Trouble.Container), kind, name, ns)
 	var same []string
-	advice := fmt.Sprintf("add a %s named %s in namespace %s to %s (a file of its own is fine)", kind, name, ns, cmp.Or(b.Places.Manifests, "a source"))
-	for _, o := range b.Objects {
+	advice := fmt.Sprintf("add a %s named %s in namespace %s to %s (a file of its own is fine)", kind, name, ns, cmp.Or(m.Places.Manifests, "a source"))
+	for _, o := range m.Objects {
 		switch {
 		case o.Kind != kind:
 		case o.Name == name:
-			b.cause(reason, b.Trouble.Container, "there is a %s of that name in namespace %s (%s), but a pod only sees those of its own namespace", kind, o.Namespace, o.Where)
+			m.cause(reason, m.Trouble.Container, "there is a %s of that name in namespace %s (%s), but a pod only sees those of its own namespace", kind, o.Namespace, o.Where)
 			advice = fmt.Sprintf("write namespace: %s in %s, or the pod into namespace %s", ns, o.Where, o.Namespace)
 		case o.Namespace == ns:
 			same = append(same, o.Name)
 		}
 	}
-	for _, o := range b.Named {
+	for _, o := range m.Named {
 		if o.Kind == kind && o.Name == name {
-			b.cause(cause.InputRefused, b.Trouble.Container, "%s defines it, but was refused", o.Where)
+			m.cause(cause.InputRefused, m.Trouble.Container, "%s defines it, but was refused", o.Where)
 			advice = "correct " + fileOf(o.Where) + "; `monopod why` shows what is wrong with it"
 		}
 	}
-	b.missingNext(kind)
+	m.waits(kind)
 	if guess := explain.Nearest(name, same); guess != "" {
-		b.act("did you mean %s? Then correct the name in %s", guess, b.place())
+		m.act("did you mean %s? Then correct the name in %s", guess, m.place())
 	}
-	b.act("%s", advice)
+	m.act("%s", advice)
 }
 
-func (b *builder) missingKey(kind, name, key string) {
-	o := b.find(kind, name)
+func (m *missingObject) lacksKey(kind, name, key string) {
+	o := m.find(kind, name)
 	where := ""
 	if o != nil {
 		where = " (" + o.Where + ")"
 	}
-	b.cause(cause.MissingKey, b.Trouble.Container, "%s uses the key %s of %s %s, which has no such key%s", b.user(b.Trouble.Container), key, kind, name, where)
-	b.missingNext(kind)
+	m.cause(cause.MissingKey, m.Trouble.Container, "%s uses the key %s of %s %s, which has no such key%s", m.user(m.Trouble.Container), key, kind, name, where)
+	m.waits(kind)
 	if o == nil {
-		b.act("add the key, or correct its name in %s", b.place())
+		m.act("add the key, or correct its name in %s", m.place())
 		return
 	}
 	if guess := explain.Nearest(key, o.Keys); guess != "" {
-		b.act("did you mean %s? Then correct the key in %s", guess, b.place())
+		m.act("did you mean %s? Then correct the key in %s", guess, m.place())
 	}
-	b.act("add the key to %s, which has %s", o.Where, cmp.Or(strings.Join(slices.Sorted(slices.Values(o.Keys)), ", "), "none"))
+	m.act("add the key to %s, which has %s", o.Where, cmp.Or(strings.Join(slices.Sorted(slices.Values(o.Keys)), ", "), "none"))
 }
 
-func (b *builder) missingNext(kind string) {
-	b.next(time.Time{}, "it starts as soon as a source defines the %s", kind)
+func (m *missingObject) waits(kind string) {
+	m.next(time.Time{}, "it starts as soon as a source defines the %s", kind)
 }
 
-func (b *builder) find(kind, name string) *Object {
-	for i := range b.Objects {
-		if o := &b.Objects[i]; o.Kind == kind && o.Name == name && o.Namespace == b.Object.Namespace {
+func (m *missingObject) find(kind, name string) *Object {
+	for i := range m.Objects {
+		if o := &m.Objects[i]; o.Kind == kind && o.Name == name && o.Namespace == m.Object.Namespace {
 			return o
 		}
 	}

@@ -12,7 +12,6 @@ import (
 
 	"monopod/internal/cause"
 	"monopod/internal/model"
-	"monopod/internal/units"
 	"monopod/manifests"
 )
 
@@ -21,7 +20,7 @@ const settled = 2 * time.Minute
 
 // pod makes the chain of a pod.
 func (f Facts) pod(p Pod) Chain {
-	b := &builder{Facts: f, Pod: p, chain: Chain{Pod: p.key()}}
+	b := newBuilder(f, p, Chain{Pod: p.key()})
 	b.wanted()
 	b.runs()
 	b.rolledBack()
@@ -123,11 +122,12 @@ func (b *builder) causes() {
 		return
 	}
 	b.damaged()
-	if d := b.longest(slow); d != nil {
+	op, held := &operation{b}, &heldPod{b}
+	if d := op.longest(slow); d != nil {
 		if b.Trouble.Kind == troubleRemoving {
-			b.removing()
+			held.removing()
 		}
-		b.stalled(d)
+		op.stalled(d)
 		if b.Trouble.Kind == troubleUnderway || b.Trouble.Kind == troubleRemoving || b.Trouble.Kind == "" {
 			return
 		}
@@ -136,25 +136,25 @@ func (b *builder) causes() {
 	case troubleBlind:
 		b.blind()
 	case troubleRemoving:
-		b.removing()
+		held.removing()
 	case troubleHeld:
-		b.held()
+		held.held()
 	case troubleHalted:
-		b.halted()
+		held.halted()
 	case troubleStep:
-		b.step()
+		(&failedStep{b}).explain()
 	case troubleFailed:
-		b.failed()
+		held.failed()
 	case troubleExited:
 		b.waiting()
 		if b.EndedBy[b.Trouble.Container] != "" && !b.NextTry.IsZero() {
-			b.endedByOthers(b.Trouble.Container)
+			op.endedByOthers(b.Trouble.Container)
 			return
 		}
-		b.exited(b.Trouble.Container)
+		explainExit(b, b.Trouble.Container)
 	case troubleProbe:
 		b.waiting()
-		b.probe()
+		(&failedProbe{builder: b}).explain()
 	case troubleResize:
 		b.cause(cause.Resize, "", "its resources are not changed yet: %s", b.Trouble.Message)
 		b.retried("it is tried again")
@@ -163,7 +163,7 @@ func (b *builder) causes() {
 		b.cause(cause.Kept, "", "%s", b.Trouble.Text)
 		b.next(time.Time{}, "it follows its manifest again as soon as its source can be read")
 	case troubleUnderway:
-		b.underway()
+		op.underway()
 	default:
 		b.quiet()
 	}
@@ -276,7 +276,7 @@ func (b *builder) restarted() {
 			continue
 		}
 		b.cause(cause.Restarted, st.Name, "container %s has only been running for %s again", st.Name, short(b.Now.Sub(st.State.Running.StartedAt.Time)))
-		b.exited(st.Name)
+		explainExit(b, st.Name)
 		return
 	}
 }
@@ -297,88 +297,6 @@ func (f Facts) runtimeStep() Step {
 
 func (b *builder) runtimeAdvice() { b.add(b.runtimeStep()) }
 
-func (b *builder) removing() {
-	b.cause(cause.Removing, "", "nobody wants it any more: %s", b.Trouble.Text)
-	if b.Trouble.Reason == "Teardown" {
-		if b.Trouble.Count == 0 {
-			b.next(time.Time{}, "nothing is to be done, unless this takes minutes")
-			return
-		}
-		b.retried("it is tried again")
-		b.act("correct what the message names, such as a file system that is still in use")
-		return
-	}
-	switch d := b.Object.DeletionTimestamp; {
-	case d == nil:
-	case !d.After(b.Now):
-		b.next(time.Time{}, "its time to end is over: what still runs is killed; then it is gone")
-	default:
-		b.next(d.Time, "what still runs then is killed %s", b.in(d.Time))
-	}
-}
-
-func (b *builder) held() {
-	m, c := b.Trouble.Message, b.Trouble.Cause
-	switch c.Kind {
-	case cause.HostPortPod:
-		b.cause(c.Kind, "", "%s%s", m, b.placeOfPod(c.Pod))
-		b.next(time.Time{}, "it starts as soon as the port is free")
-		b.act("give one of the two another hostPort, or remove one of them")
-	case cause.UIDConflict:
-		b.cause(c.Kind, "", "metadata.uid %s is that of pod %s%s", c.UID, c.Pod, b.placeOfPod(c.Pod))
-		b.next(time.Time{}, "it starts as soon as no other pod has that uid")
-		b.act("remove metadata.uid from %s, which is a copy of the other, or remove the other pod", b.place())
-	case cause.TooManyPods:
-		b.cause(c.Kind, "", "%s", m)
-		b.next(time.Time{}, "it starts as soon as another pod is removed")
-		b.act("remove a pod, or raise maxPods%s", inFile(b.Places.Config))
-	case cause.Underway:
-		b.cause(c.Kind, "", "%s", m)
-		b.next(time.Time{}, "it starts as soon as that is known, in a moment")
-	case cause.Drained, cause.ShuttingDown:
-		b.halted()
-	case cause.NodeMismatch:
-		b.cause(c.Kind, "", "%s", m)
-		b.next(time.Time{}, "it starts as soon as its selection, or the labels of this machine, are others")
-		b.act("change nodeSelector or affinity of the pod, or set nodeLabels%s", inFile(b.Places.Config))
-	case cause.UnderPressure:
-		b.cause(c.Kind, "", "%s", m)
-		b.next(time.Time{}, "it starts as soon as the pressure is gone")
-		b.act("give the machine what it lacks; a pod that has to start nevertheless is critical (priorityClassName: system-node-critical)")
-	case cause.OutOfResource:
-		b.cause(c.Kind, "", "%s", m)
-		b.next(time.Time{}, "it starts as soon as enough is given back")
-		b.act("let it request less %s, remove another pod, or give it a priority above that of others (priorityClassName)", c.Resource)
-	default:
-		b.cause(cause.Held, "", "%s: %s", b.Trouble.Reason, m)
-		b.retried("it goes on")
-	}
-}
-
-// halted is about a pod that nothing is wrong with, on a machine that does not let it run.
-func (b *builder) halted() {
-	verb := "it does not run"
-	if b.anyRunning() {
-		verb = "it is being stopped"
-	}
-	switch c := b.Trouble.Cause; {
-	case c.Fault == cause.Cordoned:
-		b.cause(cause.Drained, "", "it is not started, because somebody has cordoned this machine")
-		b.next(time.Time{}, "it starts when that is taken back")
-		b.act("`monopod uncordon` lets new pods start")
-	case c.Kind == cause.Drained:
-		b.cause(cause.Drained, "", "%s, because somebody has drained this machine", verb)
-		b.next(time.Time{}, "nothing, until that is taken back; then it goes on where it was")
-		b.act("`monopod undrain` lets the pods run again")
-	case c.Fault == cause.HandedOver:
-		b.cause(cause.ShuttingDown, "", "%s here, because another agent takes over this machine", verb)
-		b.next(time.Time{}, "that one runs it; monopod ends, and runs it again when the lock file is free")
-	default:
-		b.cause(cause.ShuttingDown, "", "%s, because the machine is shutting down", verb)
-		b.next(time.Time{}, "it runs again when the machine has started")
-	}
-}
-
 // placeOfPod names where another pod is written.
 func (b *builder) placeOfPod(key string) string {
 	for i := range b.Pods {
@@ -394,54 +312,6 @@ func inFile(path string) string {
 		return " in the configuration"
 	}
 	return " in " + path
-}
-
-func (b *builder) failed() {
-	switch b.Trouble.Reason {
-	case "Evicted", "Preempting":
-		b.evicted()
-	case "DeadlineExceeded":
-		b.cause(cause.Deadline, "", "it ran longer than its spec.activeDeadlineSeconds allows, and was ended%s", b.ago(b.Trouble.At))
-		b.next(time.Time{}, "it does not start again")
-		b.act("raise activeDeadlineSeconds in %s; any edit makes the pod anew", b.place())
-	default:
-		b.cause(cause.PodFailed, "", "%s: %s", b.Trouble.Reason, b.Trouble.Message)
-		b.next(time.Time{}, "it does not start again until %s is edited", b.place())
-	}
-}
-
-// annotationSource names the source of a pod, as a kubelet does.
-const annotationSource = "kubernetes.io/config.source"
-
-// evicted is about a pod that was ended and is made again: it used too much, or there was too little for all.
-func (b *builder) evicted() {
-	t, pressed := b.Trouble, b.Trouble.Cause.Resource != ""
-	switch {
-	case t.Reason == "Preempting":
-		b.cause(cause.MadeRoom, "", "it was ended%s to make room: %s", b.ago(t.At), t.Message)
-	case pressed:
-		b.cause(cause.Evicted, "", "it was ended%s because the machine was short of something: %s", b.ago(t.At), t.Message)
-	default:
-		b.cause(cause.Evicted, "", "it was ended%s because it used too much of the disk: %s", b.ago(t.At), t.Message)
-	}
-	switch {
-	case b.Object.Annotations[annotationSource] == manifests.SourceAPIServer:
-		b.next(time.Time{}, "it stays Failed, as the API server has been told; a controller makes another pod")
-	case b.Object.Spec.RestartPolicy == corev1.RestartPolicyNever:
-		b.next(time.Time{}, "it does not come back by itself (restartPolicy Never)")
-	case b.anyRunning() || b.NextTry.IsZero():
-		b.next(time.Time{}, "what still runs is being stopped; a little later the pod is made again, with empty volumes")
-	default:
-		b.next(b.NextTry, "it is made again %s, with empty volumes", b.in(b.NextTry))
-	}
-	switch {
-	case t.Reason == "Preempting":
-		b.act("give it a higher priority, or have the others request less")
-	case pressed:
-		b.act("have it use less, or request what it needs; the annotation monopod.dev/protected: \"true\" keeps it from being ended")
-	default:
-		b.act("raise the limit (emptyDir.sizeLimit, or resources.limits.ephemeral-storage) in %s, or have the program write less", b.place())
-	}
 }
 
 func (b *builder) anyRunning() bool {
@@ -460,37 +330,6 @@ func (b *builder) anyRegular() bool {
 	return slices.ContainsFunc(b.Object.Status.ContainerStatuses, func(st corev1.ContainerStatus) bool {
 		return st.State.Running != nil || st.State.Terminated != nil || st.LastTerminationState.Terminated != nil
 	})
-}
-
-func (b *builder) underway() {
-	b.waiting()
-	if c := b.Trouble.Container; c != "" && b.isInit(c) && b.chain.Reason == cause.InitContainer {
-		b.cause(cause.Underway, c, "init container %s: %s%s", c, b.Trouble.Cause.Detail, b.since(c))
-	} else {
-		b.cause(cause.Underway, c, "%s", b.Trouble.Text)
-	}
-	for _, p := range b.Pulls {
-		b.cause(cause.Underway, b.Trouble.Container, "%s: %s, since %s", p.Image, units.Progress(p.Done, p.Total), short(b.Now.Sub(p.Since)))
-	}
-	if st := b.status(b.Trouble.Container); st != nil && st.State.Waiting != nil && st.LastTerminationState.Terminated != nil && b.restartedOften(st) && b.EndedBy[st.Name] == "" {
-		b.exited(st.Name)
-		return
-	}
-	if !b.busy() {
-		b.next(time.Time{}, "nothing is wrong: it goes on as soon as that is done")
-	}
-}
-
-// since says for how long an init container has been running.
-func (b *builder) since(container string) string {
-	if st := b.status(container); st != nil && st.State.Running != nil {
-		return ", since " + short(b.Now.Sub(st.State.Running.StartedAt.Time))
-	}
-	return ""
-}
-
-func (b *builder) restartedOften(st *corev1.ContainerStatus) bool {
-	return st.RestartCount > 0 && st.LastTerminationState.Terminated.ExitCode != 0
 }
 
 // edit adds that a newer version of its file was refused.
