@@ -31,8 +31,16 @@ func (s *Server) fileRoutes(mux *http.ServeMux) {
 		return
 	}
 	const path = "/v1/pods/{namespace}/{name}/files"
-	mux.HandleFunc("GET "+path, s.readFiles)
-	mux.HandleFunc("PUT "+path, s.writeFiles)
+	f := &fileServer{responder: s.responder, pods: &s.podReader, files: s.cfg.Files}
+	mux.HandleFunc("GET "+path, f.read)
+	mux.HandleFunc("PUT "+path, f.write)
+}
+
+// fileServer reads and writes the files of containers.
+type fileServer struct {
+	responder
+	pods  *podReader
+	files Files
 }
 
 // place is what a request for files is about.
@@ -43,7 +51,7 @@ type place struct {
 }
 
 // place finds it. Only root may: all can be read there.
-func (s *Server) place(r *http.Request) (*place, error) {
+func (f *fileServer) place(r *http.Request) (*place, error) {
 	if err := mayChange(r.Context()); err != nil {
 		return nil, statusError(http.StatusForbidden, err.Error())
 	}
@@ -51,7 +59,7 @@ func (s *Server) place(r *http.Request) (*place, error) {
 	if p.path == "" || strings.ContainsRune(p.path, 0) {
 		return nil, statusError(http.StatusBadRequest, "which path?")
 	}
-	pod, err := s.FindPod(r.Context(), r.PathValue("namespace"), r.PathValue("name"))
+	pod, err := f.pods.FindPod(r.Context(), r.PathValue("namespace"), r.PathValue("name"))
 	switch {
 	case err != nil:
 		return nil, statusError(http.StatusServiceUnavailable, err.Error())
@@ -69,7 +77,7 @@ func (s *Server) place(r *http.Request) (*place, error) {
 	if id == "" {
 		return nil, statusError(http.StatusConflict, fmt.Sprintf("container %s of pod %s does not run", p.container, key))
 	}
-	if p.root, p.user, err = s.cfg.Files.Root(r.Context(), key, id); err != nil {
+	if p.root, p.user, err = f.files.Root(r.Context(), key, id); err != nil {
 		return nil, statusError(http.StatusConflict, fmt.Sprintf("container %s of pod %s: %s", p.container, key, err))
 	}
 	return p, nil
@@ -94,24 +102,24 @@ func (p *place) explain(err error) *apierrors.StatusError {
 	return statusError(code, err.Error()+hint)
 }
 
-// readFiles sends what there is at a path. An error or warning that comes late is told behind it.
-func (s *Server) readFiles(w http.ResponseWriter, r *http.Request) {
-	p, err := s.place(r)
+// read sends what there is at a path. An error or warning that comes late is told behind it.
+func (f *fileServer) read(w http.ResponseWriter, r *http.Request) {
+	p, err := f.place(r)
 	if err != nil {
-		s.fail(w, p.explain(err))
+		f.fail(w, p.explain(err))
 		return
 	}
 	defer p.root.Close()
-	f, err := tree.Open(p.root, p.path)
+	from, err := tree.Open(p.root, p.path)
 	if err != nil {
-		s.fail(w, p.explain(err))
+		f.fail(w, p.explain(err))
 		return
 	}
-	defer f.Close()
+	defer from.Close()
 	h := w.Header()
 	h.Set("Content-Type", localapi.MediaTar)
 	h.Set("Trailer", localapi.TrailerError+", "+localapi.TrailerWarning)
-	if err := tree.Pack(r.Context(), w, f, tree.Name(p.path), func(text string) { h.Add(localapi.TrailerWarning, oneLine(text)) }); err != nil {
+	if err := tree.Pack(r.Context(), w, from, tree.Name(p.path), func(text string) { h.Add(localapi.TrailerWarning, oneLine(text)) }); err != nil {
 		h.Set(localapi.TrailerError, oneLine(err.Error()))
 	}
 }
@@ -126,18 +134,18 @@ func oneLine(text string) string {
 	}, text)
 }
 
-// writeFiles takes a stream. With name it is a tree of that name, which goes into the directory at the path or becomes what the
+// write takes a stream. With name it is a tree of that name, which goes into the directory at the path or becomes what the
 // path names; without, it goes into the directory as it is.
-func (s *Server) writeFiles(w http.ResponseWriter, r *http.Request) {
-	p, err := s.place(r)
+func (f *fileServer) write(w http.ResponseWriter, r *http.Request) {
+	p, err := f.place(r)
 	if err != nil {
-		s.fail(w, p.explain(err))
+		f.fail(w, p.explain(err))
 		return
 	}
 	defer p.root.Close()
 	// Who has much to send hears at once that it is in vain.
 	if err := http.NewResponseController(w).EnableFullDuplex(); err != nil {
-		s.cfg.Log.Debug("answer before the end of a request", "err", err)
+		f.log.Debug("answer before the end of a request", "err", err)
 	}
 	var written localapi.Written
 	name := r.FormValue("name")
@@ -152,10 +160,10 @@ func (s *Server) writeFiles(w http.ResponseWriter, r *http.Request) {
 		})
 	})
 	if err == nil {
-		s.json(w, written)
+		f.json(w, written)
 		return
 	}
-	s.fail(w, p.explain(err))
+	f.fail(w, p.explain(err))
 	if http.NewResponseController(w).Flush() == nil {
 		_, _ = io.Copy(io.Discard, r.Body) // until the client has read it and goes
 	}

@@ -66,6 +66,8 @@ type Config struct {
 
 // Server serves the API.
 type Server struct {
+	responder
+	podReader
 	cfg Config
 	// streams is nil when nothing reaches into pods.
 	streams *podstream.Handler
@@ -76,9 +78,9 @@ type Server struct {
 
 // NewServer returns a Server. It does no I/O.
 func NewServer(cfg Config) *Server {
-	s := &Server{cfg: cfg, grace: shutdownGrace, turns: newTurns()}
+	s := &Server{responder: responder{cfg.Log}, podReader: podReader{pods: cfg.Pods, leaving: cfg.Leaving, alias: cfg.Alias}, cfg: cfg, grace: shutdownGrace, turns: newTurns()}
 	if cfg.Reach != nil {
-		s.streams = podstream.New(podstream.Config{Pods: s, Runtime: cfg.Reach, Logs: s.containerLogs, IdleTimeout: cfg.StreamIdleTimeout, Log: cfg.Log})
+		s.streams = podstream.New(podstream.Config{Pods: &s.podReader, Runtime: cfg.Reach, Logs: s.containerLogs, IdleTimeout: cfg.StreamIdleTimeout, Log: cfg.Log})
 	}
 	return s
 }
@@ -86,7 +88,7 @@ func NewServer(cfg Config) *Server {
 // Handler returns the routes of the API.
 func (s *Server) Handler() http.Handler {
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /v1/pods", s.pods)
+	mux.HandleFunc("GET /v1/pods", s.listPods)
 	mux.HandleFunc("GET /v1/pods/{namespace}/{name}", s.pod)
 	mux.HandleFunc("GET /v1/pods/{namespace}/{name}/log", s.log)
 	mux.HandleFunc("GET /v1/events", s.events)
@@ -149,7 +151,7 @@ func (s *Server) Run(ctx context.Context, ln net.Listener) error {
 	return nil
 }
 
-func (s *Server) pods(w http.ResponseWriter, r *http.Request) {
+func (s *Server) listPods(w http.ResponseWriter, r *http.Request) {
 	q := r.URL.Query()
 	f := podFilter{namespace: q.Get("namespace"), name: q.Get("name")}
 	if q.Get("watch") == "true" || q.Get("watch") == "1" {
@@ -177,33 +179,6 @@ func (s *Server) found(w http.ResponseWriter, r *http.Request, f podFilter) ([]c
 	return items, true
 }
 
-// views waits until the daemon has looked around, but not for ever.
-func (s *Server) views(ctx context.Context) (views []PodView, err error) {
-	err = s.patient(ctx, func() (err error) { views, err = s.cfg.Pods.Pods(); return err })
-	if s.cfg.Leaving != nil {
-		views = append(views, s.cfg.Leaving(views)...)
-	}
-	return views, err
-}
-
-// patient repeats what answers ErrStarting, after each change, but not for ever.
-func (s *Server) patient(ctx context.Context, ask func() error) error {
-	ctx, stop := context.WithTimeout(ctx, startPatience)
-	defer stop()
-	changed, cancel := s.cfg.Pods.Subscribe()
-	defer cancel()
-	for {
-		if err := ask(); !errors.Is(err, ErrStarting) {
-			return err
-		}
-		select {
-		case <-ctx.Done():
-			return ErrStarting
-		case <-changed:
-		}
-	}
-}
-
 func (s *Server) pod(w http.ResponseWriter, r *http.Request) {
 	f := podFilter{namespace: r.PathValue("namespace"), name: r.PathValue("name")}
 	switch found, ok := s.found(w, r, f); {
@@ -212,37 +187,5 @@ func (s *Server) pod(w http.ResponseWriter, r *http.Request) {
 		s.fail(w, apierrors.NewNotFound(pods(), f.name))
 	default:
 		s.json(w, found[0])
-	}
-}
-
-func (s *Server) json(w http.ResponseWriter, v any) {
-	b, err := json.Marshal(v)
-	if err != nil {
-		s.fail(w, apierrors.NewInternalError(err))
-		return
-	}
-	w.Header().Set("Content-Type", "application/json")
-	s.write(w, append(b, '\n'))
-}
-
-// fail answers with a Status object, as the API server does.
-func (s *Server) fail(w http.ResponseWriter, e *apierrors.StatusError) {
-	status := e.ErrStatus
-	status.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}
-	b, err := json.Marshal(status)
-	if err != nil {
-		s.cfg.Log.Error("encode status", "err", err)
-	}
-	b = append(b, '\n')
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("Content-Length", strconv.Itoa(len(b))) // also where the handler goes on
-	w.WriteHeader(int(status.Code))
-	s.write(w, b)
-}
-
-// write sends the body. A client that has gone away is its own business.
-func (s *Server) write(w http.ResponseWriter, b []byte) {
-	if _, err := w.Write(b); err != nil {
-		s.cfg.Log.Debug("answer a request", "err", err)
 	}
 }

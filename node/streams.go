@@ -1,10 +1,8 @@
 package node
 
 import (
-	"context"
 	"net/http"
 
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	podstream "monopod/node/stream"
@@ -28,21 +26,6 @@ func (s *Server) streamRoutes(mux *http.ServeMux) {
 			s.streams.ServeHTTP(w, r)
 		})
 	}
-}
-
-// FindPod implements stream.Pods: by the name of the pod, else by the one that others know it by.
-func (s *Server) FindPod(ctx context.Context, namespace, name string) (*corev1.Pod, error) {
-	views, err := s.views(ctx)
-	found := selectPods(views, podFilter{namespace: namespace, name: name})
-	if len(found) == 0 && s.cfg.Alias != nil {
-		if own, ok := s.cfg.Alias(name); ok {
-			found = selectPods(views, podFilter{namespace: namespace, name: own})
-		}
-	}
-	if len(found) > 0 && name != "" && namespace != "" {
-		return &found[0], nil
-	}
-	return nil, err
 }
 
 // containerLogs is log at the kubelet's path, with its errors: bare texts.

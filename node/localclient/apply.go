@@ -1,10 +1,7 @@
 package localclient
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
-	"io"
 	"net/http"
 
 	"monopod/node/localapi"
@@ -23,29 +20,6 @@ func (c *Client) Delete(ctx context.Context, r localapi.DeleteRequest) (localapi
 func (c *Client) change(ctx context.Context, method string, request any) (result localapi.ApplyResult, err error) {
 	err = c.send(ctx, method, "/v1/applied", request, &result)
 	return result, err
-}
-
-// send asks for a change and reads the answer.
-func (c *Client) send(ctx context.Context, method, path string, request, answer any) error {
-	body, err := c.ask(ctx, method, path, request, wholeAnswer)
-	if err != nil {
-		return err
-	}
-	defer body.Close()
-	return c.decode(path, body, answer)
-}
-
-// ask sends a request with a body and returns that of a good answer.
-func (c *Client) ask(ctx context.Context, method, path string, request any, u until) (io.ReadCloser, error) {
-	b, err := json.Marshal(request)
-	if err != nil {
-		return nil, err
-	}
-	req, err := http.NewRequestWithContext(ctx, method, "http://monopod"+path, bytes.NewReader(b))
-	if err != nil {
-		return nil, err
-	}
-	return c.do(req, u)
 }
 
 // WatchAll is Watch for all pods with a Bookmark event behind those that there are: a pod that has not been seen before it

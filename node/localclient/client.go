@@ -5,47 +5,24 @@ package localclient
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"net"
-	"net/http"
 	"net/url"
-	"strconv"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"monopod/internal/model"
 	podstream "monopod/node/stream"
 )
 
-// Client asks the API of a daemon.
-type Client struct {
-	// OnWarning, which may be nil, hears of answers that are not complete.
-	OnWarning func(string)
-	// Limits are DefaultLimits unless they are set before the first request.
-	Limits Limits
-
-	socket string
-	http   *http.Client
-}
-
-// maxHeader is the longest header of an answer.
-const maxHeader = 1 << 20
+// Client asks the API of a daemon: one method for each of its paths.
+type Client struct{ transport }
 
 // New returns a client for the socket. It does no I/O.
-func New(socket string) *Client {
-	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
-		var d net.Dialer
-		return d.DialContext(ctx, "unix", socket)
-	}
-	return &Client{socket: socket, Limits: DefaultLimits(), http: &http.Client{Transport: &http.Transport{DialContext: dial, DisableKeepAlives: true, MaxResponseHeaderBytes: maxHeader}}}
-}
+func New(socket string) *Client { return &Client{newTransport(socket)} }
 
 // Streams returns the client for what reaches into pods.
 func (c *Client) Streams() *podstream.Client {
@@ -170,78 +147,4 @@ func (c *Client) Log(ctx context.Context, namespace, name string, params url.Val
 
 func podPath(namespace, name string) string {
 	return "/v1/pods/" + url.PathEscape(namespace) + "/" + url.PathEscape(name)
-}
-
-func (c *Client) getJSON(ctx context.Context, path string, into any) error {
-	body, err := c.get(ctx, path, wholeAnswer)
-	if err != nil {
-		return err
-	}
-	defer body.Close()
-	return c.decode(path, body, into)
-}
-
-// warn passes on the text of a Warning header: code, agent, quoted text.
-func (c *Client) warn(header string) {
-	parts := strings.SplitN(header, " ", 3)
-	if len(parts) < 3 || c.OnWarning == nil {
-		return
-	}
-	if text, err := strconv.Unquote(parts[2]); err == nil {
-		c.OnWarning(text)
-	}
-}
-
-// get returns the body of a good answer. An error is a *ConnectError or the daemon's Status.
-func (c *Client) get(ctx context.Context, path string, u until) (io.ReadCloser, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://monopod"+path, nil)
-	if err != nil {
-		return nil, err
-	}
-	return c.do(req, u)
-}
-
-// do is get for any request.
-func (c *Client) do(req *http.Request, u until) (io.ReadCloser, error) {
-	res, err := c.answer(req, u)
-	if err != nil {
-		return nil, err
-	}
-	return res.Body, nil
-}
-
-// answer is do with all that is around the body.
-func (c *Client) answer(req *http.Request, u until) (*http.Response, error) {
-	path := req.URL.Path
-	res, err := c.roundTrip(req, u)
-	if err != nil {
-		if opErr, ok := errors.AsType[*net.OpError](err); ok && opErr.Op == "dial" {
-			return nil, &ConnectError{Socket: c.socket, Err: opErr.Err}
-		}
-		return nil, err
-	}
-	if res.StatusCode == http.StatusOK {
-		c.warn(res.Header.Get("Warning"))
-		return res, nil
-	}
-	defer res.Body.Close()
-	b, err := io.ReadAll(io.LimitReader(res.Body, 1<<20))
-	if err != nil {
-		return nil, err
-	}
-	status := metav1.Status{}
-	if json.Unmarshal(b, &status) == nil && status.Kind == "Status" {
-		return nil, &apierrors.StatusError{ErrStatus: status}
-	}
-	return nil, &AnswerError{Path: path, Err: fmt.Errorf("%s: %s", res.Status, shortened(strings.TrimSpace(string(b))))}
-}
-
-// maxForeign is how much is shown of an error that is no Status, and therefore not monopod's.
-const maxForeign = 1 << 10
-
-func shortened(text string) string {
-	if len(text) > maxForeign {
-		return text[:maxForeign] + "..."
-	}
-	return text
 }

@@ -71,8 +71,8 @@ type guard struct {
 }
 
 // newGuard starts the time of a request. Call done when it has ended.
-func (c *Client) newGuard(ctx context.Context, u until) *guard {
-	g := &guard{limit: c.Limits.Request, until: u, late: &TimeoutError{Socket: c.socket, After: c.Limits.Request}}
+func (t *transport) newGuard(ctx context.Context, u until) *guard {
+	g := &guard{limit: t.Limits.Request, until: u, late: &TimeoutError{Socket: t.socket, After: t.Limits.Request}}
 	g.ctx, g.cancel = context.WithCancelCause(ctx)
 	if g.limit > 0 && u != forever {
 		g.timer = time.AfterFunc(g.limit, func() { g.cancel(g.late) })
@@ -148,13 +148,13 @@ func (b *guardedBody) Close() error {
 }
 
 // roundTrip sends a request and returns the answer, whose body ends with its time.
-func (c *Client) roundTrip(req *http.Request, u until) (*http.Response, error) {
-	g := c.newGuard(req.Context(), u)
+func (t *transport) roundTrip(req *http.Request, u until) (*http.Response, error) {
+	g := t.newGuard(req.Context(), u)
 	req = req.WithContext(g.ctx)
 	if u == eachPart && req.Body != nil {
 		req.Body = &guardedBody{ReadCloser: req.Body, guard: g, sent: true}
 	}
-	res, err := c.http.Do(req)
+	res, err := t.http.Do(req)
 	if err != nil {
 		err = g.err(err)
 		g.done()
@@ -185,8 +185,8 @@ func (r *budgetReader) Read(p []byte) (int, error) {
 }
 
 // decode reads an answer that is one JSON object.
-func (c *Client) decode(path string, body io.Reader, into any) error {
-	err := json.NewDecoder(&budgetReader{from: body, left: c.Limits.Answer}).Decode(into)
+func (t *transport) decode(path string, body io.Reader, into any) error {
+	err := json.NewDecoder(&budgetReader{from: body, left: t.Limits.Answer}).Decode(into)
 	if _, late := errors.AsType[*TimeoutError](err); late || err == nil {
 		return err
 	}
@@ -200,9 +200,9 @@ type objects struct {
 	limit int64
 }
 
-func (c *Client) objects(body io.Reader) *objects {
+func (t *transport) objects(body io.Reader) *objects {
 	from := &budgetReader{from: body}
-	return &objects{dec: json.NewDecoder(from), from: from, limit: c.Limits.Object}
+	return &objects{dec: json.NewDecoder(from), from: from, limit: t.Limits.Object}
 }
 
 // next reads one.

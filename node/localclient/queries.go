@@ -82,19 +82,20 @@ func (c *Client) WatchSchedule(ctx context.Context, each func(localapi.Schedule)
 
 // Cordon is that of Scheduler.
 func (c *Client) Cordon(ctx context.Context, r localapi.DrainRequest) (localapi.Schedule, error) {
-	return c.reschedule(ctx, http.MethodPut, "/v1/cordon", r)
+	return reschedule(ctx, c, http.MethodPut, "/v1/cordon", r)
 }
 
 // Drain is that of Scheduler.
 func (c *Client) Drain(ctx context.Context, r localapi.DrainRequest) (localapi.Schedule, error) {
-	return c.reschedule(ctx, http.MethodPut, "/v1/drain", r)
+	return reschedule(ctx, c, http.MethodPut, "/v1/drain", r)
 }
 
 // Undrain is that of Scheduler.
 func (c *Client) Undrain(ctx context.Context) (localapi.Schedule, error) {
-	return c.reschedule(ctx, http.MethodDelete, "/v1/drain", struct{}{})
+	return reschedule(ctx, c, http.MethodDelete, "/v1/drain", struct{}{})
 }
 
-func (c *Client) reschedule(ctx context.Context, method, path string, request any) (s localapi.Schedule, err error) {
-	return s, c.send(ctx, method, path, request, &s)
+func reschedule(ctx context.Context, c *Client, method, path string, request any) (s localapi.Schedule, err error) {
+	err = c.send(ctx, method, path, request, &s)
+	return s, err
 }
