@@ -67,7 +67,7 @@ func serveChange[R, A any](s *Server, w http.ResponseWriter, r *http.Request, do
 	}
 }
 
-// guarded lets requests that can change something through only from those who may.
+// guarded rejects requests that can change something from clients that may not.
 func (s *Server) guarded(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodGet && r.Method != http.MethodHead {
@@ -83,8 +83,8 @@ func (s *Server) guarded(h http.Handler) http.Handler {
 // peerKey is where the context of a connection has the user at its other end.
 type peerKey struct{}
 
-// withPeer notes who is at the other end of a connection. The socket belongs to root alone; this counts where somebody
-// has opened it for others to look.
+// withPeer records the process at the other end of a connection. Only root can open the socket by default; this matters where an
+// administrator has opened it to others for reading.
 func withPeer(ctx context.Context, c net.Conn) context.Context {
 	conn, ok := c.(syscall.Conn)
 	if !ok {
@@ -103,7 +103,7 @@ func withPeer(ctx context.Context, c net.Conn) context.Context {
 	return context.WithValue(ctx, peerKey{}, uid)
 }
 
-// mayChange says why a client may not change anything: it is neither root nor the user of the daemon, or not known.
+// mayChange returns why a client may not change anything: it is neither root nor the user of the daemon, or unknown.
 func mayChange(ctx context.Context) error {
 	uid, known := ctx.Value(peerKey{}).(uint32)
 	switch {

@@ -25,7 +25,7 @@ import (
 	"monopod/node/localclient"
 )
 
-// shelf is an Applier that keeps the requests and answers as it is told.
+// shelf is an Applier that records requests and returns prepared answers.
 type shelf struct {
 	applied []localapi.ApplyRequest
 	deleted []localapi.DeleteRequest
@@ -119,7 +119,7 @@ func TestRequestsThatCannotBeRead(t *testing.T) {
 	}
 }
 
-// Somebody has opened the socket to others, who may look and must not touch.
+// The socket is open to others, who may read and must not write.
 func TestOnlyRootMayChangeWhatRuns(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root: it asks as another user")

@@ -40,7 +40,8 @@ func (t turns) take(ctx context.Context) (end func(), err error) {
 	}
 }
 
-// decode reads the body of a request. The caller must call end when it needs it no more; a request whose body is large, or of unknown length, keeps others waiting until then.
+// decode reads the body of a request. The caller must call end when it no longer needs the result: a body that is large, or of unknown
+// length, makes others wait until then.
 func (s *Server) decode(w http.ResponseWriter, r *http.Request, into any) (end func(), err error) {
 	end = func() {}
 	if r.ContentLength < 0 || r.ContentLength > fewBytes {

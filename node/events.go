@@ -43,11 +43,10 @@ func (s *Server) watchEvents(w http.ResponseWriter, r *http.Request, f events.Fi
 	stream(w, r, changed, func() []metav1.WatchEvent { return s.eventChanges(&f, told) })
 }
 
-// maxTold is how many names of events a watch remembers before it forgets those that are no more.
+// maxTold is how many names of events a watch remembers before it drops those that no longer exist.
 const maxTold = 5000
 
-// eventChanges returns what came since the last call, of which f and told keep account: the latest version that was
-// told, and the names that were.
+// eventChanges returns the events since the last call. f keeps the latest version that was sent, told the names.
 func (s *Server) eventChanges(f *events.Filter, told map[string]bool) []metav1.WatchEvent {
 	if len(told) > maxTold {
 		there := map[string]bool{}

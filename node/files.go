@@ -21,7 +21,7 @@ import (
 
 // Files are those of containers that run.
 type Files interface {
-	// Root opens the root directory of a container as its process sees it, as a place to look from, and tells who a command would be there.
+	// Root opens the root directory of a container as its process sees it, and returns the user that a command would have there.
 	Root(ctx context.Context, key manifests.Key, id string) (*os.File, tree.User, error)
 }
 
@@ -83,7 +83,7 @@ func (f *fileServer) place(r *http.Request) (*place, error) {
 	return p, nil
 }
 
-// explain says what an error means for who copies files.
+// explain returns the answer for an error of a copy.
 func (p *place) explain(err error) *apierrors.StatusError {
 	if e, ok := errors.AsType[*apierrors.StatusError](err); ok {
 		return e
@@ -102,7 +102,7 @@ func (p *place) explain(err error) *apierrors.StatusError {
 	return statusError(code, err.Error()+hint)
 }
 
-// read sends what there is at a path. An error or warning that comes late is told behind it.
+// read sends the tree at a path. Errors and warnings that come late are sent as trailers.
 func (f *fileServer) read(w http.ResponseWriter, r *http.Request) {
 	p, err := f.place(r)
 	if err != nil {
@@ -143,7 +143,7 @@ func (f *fileServer) write(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer p.root.Close()
-	// Who has much to send hears at once that it is in vain.
+	// A client with much to send learns at once that the request has failed.
 	if err := http.NewResponseController(w).EnableFullDuplex(); err != nil {
 		f.log.Debug("answer before the end of a request", "err", err)
 	}

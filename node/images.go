@@ -17,10 +17,10 @@ type Images interface {
 	Images(ctx context.Context) (*localapi.ImageList, error)
 	// Pulls returns those of these references that are under way, as they are written.
 	Pulls(ctx context.Context, refs []string) ([]model.Pull, error)
-	// Pull fetches images and calls tell, never twice at once, until each of them is here or could not be had. The error
-	// says that nothing was done.
+	// Pull pulls images and calls tell, never twice at once, until each of them is here or has failed. An error means that nothing was
+	// done.
 	Pull(ctx context.Context, r localapi.PullRequest, tell func(localapi.PullEvent)) error
-	// Remove removes images. The error says that nothing could be done; what became of each is in the answer.
+	// Remove removes images. An error means that nothing could be done; the result of each image is in the answer.
 	Remove(ctx context.Context, r localapi.ImageRemoval) (localapi.ImagesRemoved, error)
 }
 
@@ -49,7 +49,7 @@ func (s *Server) imageRoutes(mux *http.ServeMux) {
 	mux.HandleFunc("DELETE /v1/images", func(w http.ResponseWriter, r *http.Request) { serveChange(s, w, r, s.cfg.Images.Remove) })
 }
 
-// pull streams the progress, one JSON object per line. It ends when the client goes, and with it pulls that nobody else
+// pull streams the progress, one JSON object per line. It ends when the client disconnects, and with it the pulls that no other client
 // waits for.
 func (s *Server) pull(w http.ResponseWriter, r *http.Request) {
 	var req localapi.PullRequest

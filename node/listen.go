@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// Listen opens the API's unix socket for root only. The file of a process that is gone is replaced; one
-// that somebody answers on is refused. Close of the listener removes the file.
+// Listen opens the unix socket of the API for root only. It replaces the file of a process that has ended, and fails if another process
+// accepts connections on it. Close of the listener removes the file.
 func Listen(path string) (net.Listener, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return nil, fmt.Errorf("directory of socket: %w", err)
@@ -42,7 +42,7 @@ func Listen(path string) (net.Listener, error) {
 	return &listener{UnixListener: ln, path: path}, nil
 }
 
-// answers says whether a process listens on the socket.
+// answers reports whether a process listens on the socket.
 func answers(path string) bool {
 	c, err := net.DialTimeout("unix", path, time.Second)
 	if err != nil {

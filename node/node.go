@@ -30,11 +30,11 @@ import (
 const (
 	// AnnotationSource is where the pod was written, as "file:line" or URL.
 	AnnotationSource = "monopod.dev/source"
-	// AnnotationWhy is one line about the first thing in the way of the pod; absent when there is none.
+	// AnnotationWhy is one line about the first problem of the pod; absent when there is none.
 	AnnotationWhy = "monopod.dev/why"
 	// AnnotationNextTry is when monopod will act on the pod again by itself (RFC 3339); absent when it waits for an event.
 	AnnotationNextTry = "monopod.dev/next-try"
-	// AnnotationProbes is what is known of the pod's probes, a JSON list of model.Probe; absent when it has none.
+	// AnnotationProbes is the state of the pod's probes, a JSON list of Probe; absent when it has none.
 	AnnotationProbes = "monopod.dev/probes"
 	// AnnotationManifest is the hash of the manifest that has been carried out to the end; absent while none has. It
 	// tells a pod that is Ready as it is to be from one that is still as it was.
@@ -58,15 +58,15 @@ type PodView struct {
 
 // Pods knows all pods.
 type Pods interface {
-	// Pods returns the current state of all pods, in any order. An error says why there may be others: what is
-	// known is returned all the same. It is ErrStarting when more will be known in a moment.
+	// Pods returns the current state of all pods, in any order. An error means that there may be others, and comes with the known ones. It
+	// is ErrStarting when more will be known in a moment.
 	Pods() ([]PodView, error)
 	// Subscribe returns a channel that gets a value after each change (several changes may give one), and a
 	// function that ends the subscription.
 	Subscribe() (changed <-chan struct{}, cancel func())
 }
 
-// ErrStarting says that the daemon has not had time to look around.
+// ErrStarting means that the daemon has not yet looked at the machine.
 var ErrStarting = errors.New("monopod is starting")
 
 // Logs reads log files of containers.
@@ -95,8 +95,7 @@ type Instance struct {
 	Container string
 	// ID is its container id, without a scheme.
 	ID string
-	// Successor is the id of the next instance, empty when there is none. It helps to find the log of an
-	// instance of which nothing else is left.
+	// Successor is the id of the next instance, empty when there is none. It leads to the log of an instance that has no other record.
 	Successor string
 }
 

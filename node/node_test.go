@@ -85,7 +85,7 @@ func (m *machine) subscriptions(t *testing.T, n int) {
 
 func (m *machine) set(views ...PodView) { m.see(nil, views...) }
 
-// see changes what is known, and why not all is.
+// see changes the known pods, and the error about them.
 func (m *machine) see(blind error, views ...PodView) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

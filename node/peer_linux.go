@@ -17,7 +17,7 @@ func peerUID(fd int) (uint32, error) {
 	return cred.Uid, nil
 }
 
-// SocketOwner returns the process that has opened a socket to listen on it, also one that accepts nothing any more; 0: it cannot be told.
+// SocketOwner returns the process that listens on a socket, even if it no longer accepts connections; 0: unknown.
 func SocketOwner(ctx context.Context, socket string) int {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()

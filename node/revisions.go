@@ -18,12 +18,12 @@ import (
 const (
 	// AnnotationRevision is the number of the revision that runs, or is to run.
 	AnnotationRevision = "monopod.dev/revision"
-	// AnnotationRollback says that another revision than the written one runs, and why; absent when it is the same.
+	// AnnotationRollback reports that another revision runs than the manifest asks for, and why; absent otherwise.
 	AnnotationRollback = "monopod.dev/rollback"
 	// AnnotationWritten is the hash of the manifest that is written, as AnnotationManifest has it; absent unless there is a
 	// rollback.
 	AnnotationWritten = "monopod.dev/written-manifest"
-	// AnnotationUpdate says what a revision that is not settled waits for; absent when there is nothing.
+	// AnnotationUpdate is what a revision that is not settled waits for; absent when it waits for nothing.
 	AnnotationUpdate = "monopod.dev/update"
 )
 
@@ -31,7 +31,7 @@ const (
 type RevisionView struct {
 	Number   int
 	Rollback string
-	// Written is the hash of the manifest that is written while Rollback says that another one runs.
+	// Written is the hash of the present manifest while Rollback reports that another one runs.
 	Written string
 	Update  string
 }
@@ -51,7 +51,7 @@ func (v RevisionView) annotate(set func(key, value string)) {
 type Revisions interface {
 	// History returns what is kept of a pod; nil: nothing.
 	History(key manifests.Key) *localapi.History
-	// Rollback takes a pod to a revision, 0: the last one before that was Ready. An error says why not.
+	// Rollback rolls a pod back to a revision; 0: the last one before that was Ready.
 	Rollback(key manifests.Key, to int) (*localapi.History, error)
 }
 

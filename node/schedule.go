@@ -15,8 +15,8 @@ import (
 // Scheduler decides whether pods may run on this machine.
 type Scheduler interface {
 	Schedule() localapi.Schedule
-	// Cordon keeps new pods out, Drain stops those that are there as well, Undrain takes both back. They return when it
-	// is on the disk; pods stop, and start, afterwards.
+	// Cordon stops starting new pods, Drain also stops the existing ones, Undrain reverts both. They return once the change is stored; pods
+	// stop and start afterwards.
 	Cordon(localapi.DrainRequest) (localapi.Schedule, error)
 	Drain(localapi.DrainRequest) (localapi.Schedule, error)
 	Undrain() (localapi.Schedule, error)

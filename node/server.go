@@ -28,12 +28,12 @@ const startPatience = 10 * time.Second
 // Config of a Server.
 type Config struct {
 	Pods Pods
-	// Leaving returns pods to list besides those of Pods: removed ones of which something is left. Watches do not have them. nil: there are none.
+	// Leaving returns pods to list besides those of Pods: removed ones with leftovers. Watches do not have them. nil: there are none.
 	Leaving func(there []PodView) []PodView
 	Logs    Logs
 	Inputs  Inputs
 	Events  Events
-	// Revisions may be nil: nothing is told of them then.
+	// Revisions may be nil: answers have no revisions then.
 	Revisions Revisions
 	// Applier, which may be nil, takes documents from clients.
 	Applier Applier
@@ -53,9 +53,9 @@ type Config struct {
 	Files Files
 	// Routes are further paths, by their patterns in a ServeMux.
 	Routes map[string]http.Handler
-	// Around, unless nil, is put around everything, to count requests.
+	// Around, which may be nil, wraps the whole handler, to count requests.
 	Around func(http.Handler) http.Handler
-	// Images may be nil: nothing is told of them then.
+	// Images may be nil: there are no paths for images then.
 	Images Images
 	// Settings is the answer to GET /v1/config.
 	Settings json.RawMessage

@@ -8,8 +8,8 @@ import (
 	podstream "monopod/node/stream"
 )
 
-// Streams serves the kubelet's paths that reach into pods, and the logs of containers; nil when there is no Reach. Whoever mounts
-// it elsewhere decides who may.
+// Streams serves the kubelet's paths for streams into pods, and the logs of containers; nil without Reach. A caller that mounts it
+// elsewhere has to authorize its requests.
 func (s *Server) Streams() *podstream.Handler { return s.streams }
 
 // streamRoutes adds them to the socket, whose requests are let through by method: to open a stream by GET changes something too.

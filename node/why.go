@@ -15,7 +15,7 @@ type Whys interface {
 	Why(ctx context.Context, namespace, name string) (why.Answer, error)
 }
 
-// why answers GET /v1/why and /v1/why/NAMESPACE/NAME. What is known is told while containers cannot be seen, too.
+// why answers GET /v1/why and /v1/why/NAMESPACE/NAME, also while containers cannot be seen.
 func (s *Server) why(w http.ResponseWriter, r *http.Request) {
 	namespace, name := r.PathValue("namespace"), r.PathValue("name")
 	if name == "" {

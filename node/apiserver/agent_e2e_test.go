@@ -41,7 +41,7 @@ func (r *rig) pod(path string) (*corev1.Pod, error) {
 	return p, r.Do(http.MethodGet, path, nil, p)
 }
 
-// shows waits until a mirror is as it should be.
+// shows waits until a mirror shows the status of its pod.
 func (r *rig) shows(what, path string, right func(*corev1.Pod) bool) *corev1.Pod {
 	r.t.Helper()
 	var p *corev1.Pod
@@ -161,7 +161,7 @@ func (r *rig) testStatus(t *testing.T, pods *board) {
 	before := r.shows("the mirror is not ready", webPath, func(p *corev1.Pod) bool {
 		return !p.Status.ContainerStatuses[0].Ready && p.Status.ContainerStatuses[0].RestartCount == 3
 	})
-	// Somebody else writes the status, and a condition of their own.
+	// Another client writes the status, with a condition of its own.
 	r.Must(http.MethodPatch, webPath+"/status", map[string]any{"status": map[string]any{
 		"phase": "Failed", "conditions": []corev1.PodCondition{{Type: "example.com/gate", Status: corev1.ConditionTrue}},
 	}}, nil)

@@ -1,9 +1,9 @@
-// Package apiserver reports this machine and its pods to a Kubernetes API server: the Node, its Lease, a mirror pod for each
-// pod, their status, and events. It can get client certificates from that server, and ask it who may do what.
+// Package apiserver reports this machine and its pods to a Kubernetes API server: the Node, its Lease, a mirror pod for each pod, their
+// status, and events. It can get client certificates from that server, and authenticates and authorizes requests by it.
 //
-// It owns what it writes there, and the directory of its certificates here. Whatever that server says or does not say
-// changes nothing on this machine: pods are read through an interface that cannot change them, each concern has one request
-// on its way at most, what has not been sent is replaced by what is true now, and answers are bounded in size.
+// It owns what it writes there, and the directory of its certificates here. It must not change anything on this machine, whatever that
+// server answers: pods are read through an interface that cannot change them, each concern has at most one request in flight, what has not
+// been sent is replaced by the present state, and answers are bounded in size.
 //
 //	pods  --changed--> mirrors --+
 //	facts ----10 s---> node -----+--> Client --> API server
@@ -34,7 +34,7 @@ import (
 
 // Pods are those of this machine. What it returns is never changed.
 type Pods interface {
-	// Pods returns the pods as their status is now; complete says that there are no others.
+	// Pods returns the pods with their current status; complete reports that there are no others.
 	Pods() (pods []*corev1.Pod, complete bool)
 	// Subscribe returns a channel that gets a value after each change, and a function that ends the subscription.
 	Subscribe() (changed <-chan struct{}, cancel func())
@@ -54,7 +54,7 @@ type Facts struct {
 	Conditions []corev1.NodeCondition
 	Info       corev1.NodeSystemInfo
 	Images     []corev1.ContainerImage
-	// Unschedulable says that this machine takes no more pods.
+	// Unschedulable reports that this machine takes no new pods.
 	Unschedulable bool
 	// Port is that of the server that answers for logs and exec; 0: there is none.
 	Port int32
@@ -85,7 +85,7 @@ type Config struct {
 	// LeaseDuration is how long others shall believe that this machine lives after it was last heard of. It is renewed four
 	// times in it.
 	LeaseDuration time.Duration
-	// StatusEvery is how often the status is sent when it has not changed, CheckEvery how often is looked for changes.
+	// StatusEvery is the interval at which an unchanged status is sent, CheckEvery that of checks for changes.
 	StatusEvery, CheckEvery time.Duration
 	// EventQPS and EventBurst bound how many events are sent; EventQPS 0: all of them.
 	EventQPS, EventBurst int
@@ -94,12 +94,12 @@ type Config struct {
 	// Events may be nil: none are sent.
 	Events Events
 	Facts  func() Facts
-	// Changed, which may be nil, gets a value when Facts has something new that shall be told at once.
+	// Changed, which may be nil, gets a value when Facts has changed and has to be sent at once.
 	Changed <-chan struct{}
 	Log     *slog.Logger
 	// Tell, which may be nil, hears what keeps a pod, or with a zero key this machine, from being shown there; nil: nothing.
 	Tell func(key manifests.Key, trouble error)
-	// Check, which may be nil, says why this machine can never run a pod that is bound to it; nil: it can. It changes nothing.
+	// Check, which may be nil, returns why this machine can never run a pod that is bound to it; nil: it can. It changes nothing.
 	Check func(*corev1.Pod) error
 	// Leaving, which may be nil, hears how many seconds bound pods have to stop that are deleted, by uid, before Bound leaves them out.
 	Leaving func(map[types.UID]int64)
@@ -119,7 +119,7 @@ type Agent struct {
 	log   *slog.Logger
 	store *store
 	word  *word
-	// told is what Bound has said last, nil before that; it belongs to who asks.
+	// told is the last result of Bound, nil before the first one. It belongs to the caller of Bound.
 	told error
 
 	mu sync.Mutex
@@ -153,7 +153,7 @@ func New(cfg Config) *Agent {
 	return &Agent{cfg: cfg, log: cfg.Log.With("concern", "apiserver"), store: newStore(cfg.Source), word: newWord()}
 }
 
-// Gone notes the last that is known of a pod of which nothing is here any more. It must be called before Config.Pods leaves the pod out.
+// Gone records the last status of a pod that has been removed from this machine. It must be called before Config.Pods leaves the pod out.
 func (a *Agent) Gone(p *corev1.Pod) {
 	if p.Annotations[mirror.AnnotationSource] == mirror.SourceName && a.cfg.Source {
 		a.store.end(p)
@@ -254,7 +254,7 @@ func (a *Agent) Client() *client.Client {
 
 func (a *Agent) waits() *client.Waits { return client.NewWaits(a.cfg.firstWait, a.cfg.lastWait) }
 
-// ShownName is the name by which the API server knows the pod that has a name and a uid here.
+// ShownName returns the name under which the API server has a pod of this machine.
 func (a *Agent) ShownName(name, uid string) string {
 	if a.store.isBound(types.UID(uid)) {
 		return name // it is there itself

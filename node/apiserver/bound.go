@@ -137,7 +137,7 @@ func (r *references) projection(volume string, i int, s *corev1.VolumeProjection
 	}
 }
 
-// tokenSecret is the name of the Secret of a token. Nobody makes one of that name by chance.
+// tokenSecret is the name of the Secret of a token. It is too unusual to be taken by chance.
 func tokenSecret(pod types.UID, volume string, i int) string {
 	sum := sha256.Sum256(fmt.Appendf(nil, "%s/%s/%d", pod, volume, i))
 	return "monopod-token-" + hex.EncodeToString(sum[:16])
@@ -148,8 +148,8 @@ func plainMeta(m *metav1.ObjectMeta) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Namespace: m.Namespace, Name: m.Name}
 }
 
-// documents is a List of all of it, the same for the same content, and a tag of it. What is said of those that are not among it
-// follows as comments.
+// documents returns a List of everything, and a tag that changes with the content. Notes about objects that were left out follow as
+// comments.
 func documents(all []any, refused []string) (body []byte, tag string, err error) {
 	texts := make([]string, 0, len(all))
 	for _, d := range all {

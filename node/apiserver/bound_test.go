@@ -181,7 +181,7 @@ func TestBoundTellsWhatIsNew(t *testing.T) {
 	})
 }
 
-// TestOnePodOfWhichTheServerDoesNotTellKeepsNoOtherFromRunning asks for two pods, of which one has a Secret that is not to be had.
+// TestOnePodOfWhichTheServerDoesNotTellKeepsNoOtherFromRunning binds two pods, one of which needs a Secret that cannot be read.
 func TestOnePodOfWhichTheServerDoesNotTellKeepsNoOtherFromRunning(t *testing.T) {
 	var broken atomic.Bool
 	broken.Store(true)

@@ -36,7 +36,7 @@ type bucket struct {
 	at     time.Time
 }
 
-// take takes a token, of at most burst, of which there is one more after each refill. wait is how long until there is one.
+// take takes a token. There are at most burst tokens, and one more after each refill. wait is the time until the next one.
 func (b *bucket) take(now time.Time, burst int, refill time.Duration) (wait time.Duration, ok bool) {
 	if b.at.IsZero() {
 		b.tokens = float64(burst)
@@ -60,17 +60,17 @@ type outbox struct {
 	objects map[manifests.Key]*bucket
 	// similar combines those that differ in their message only.
 	similar similar
-	// chosen is what is sent of the event with this revision, until it is passed: nil if it is left out. Who is asked again
-	// because the server did not answer does not count it twice.
+	// chosen is what is sent of the event with this revision until the event is passed; nil: it is left out. A retry of the same event does
+	// not count it twice.
 	chosen struct {
 		revision uint64
 		event    *corev1.Event
 	}
-	// sent are the names of those that are there.
+	// sent are the names of the events that exist on the server.
 	sent map[string]bool
 	// after is the last one that has been looked at.
 	after uint64
-	// refused is why the last one was that would not be taken; it is said once.
+	// refused is the error of the last event that was rejected; it is logged once.
 	refused string
 }
 
@@ -181,7 +181,7 @@ func (o *outbox) passed(revision uint64) {
 	o.sentUpTo = &revision
 }
 
-// settled says that an answer will not be another one next time: the event is given up.
+// settled reports whether a retry would get the same answer. The event is given up then.
 func settled(err error) bool {
 	c := client.Code(err)
 	return c >= 400 && c < 500 && c != http.StatusTooManyRequests && c != http.StatusUnauthorized && c != http.StatusRequestTimeout
@@ -198,7 +198,7 @@ func (o *outbox) choose(e *corev1.Event) *corev1.Event {
 	return o.chosen.event
 }
 
-// admitted says that an event is for others, and not one of too many about its object.
+// admitted reports whether an event is shown to others, and is within the limit of its object.
 func (o *outbox) admitted(e *corev1.Event, now time.Time) bool {
 	if k := e.InvolvedObject.Kind; k != "Pod" && k != "Node" {
 		return false

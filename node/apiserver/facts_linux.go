@@ -9,7 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// SystemInfo says what machine this is. What cannot be read is left out.
+// SystemInfo returns what a Node reports about its machine. Fields that cannot be read stay empty.
 func SystemInfo(version, containerd string) corev1.NodeSystemInfo {
 	info := corev1.NodeSystemInfo{
 		KubeletVersion: version, ContainerRuntimeVersion: "containerd://" + containerd, OperatingSystem: runtime.GOOS, Architecture: runtime.GOARCH,

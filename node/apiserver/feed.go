@@ -36,13 +36,13 @@ const (
 
 // sink gets the objects of a feed.
 type sink interface {
-	// begin is before a list, which is told object by object by add and counts from done on.
+	// begin starts a list. Its objects come one by one by add, and take effect with done.
 	begin()
 	add(runtime.Object)
 	done()
 	// update gets one that was added or changed, or with gone has been deleted.
 	update(object runtime.Object, gone bool)
-	// lost is called when it is not known any more what there is.
+	// lost is called when the content of the server is no longer known.
 	lost()
 }
 
@@ -210,7 +210,7 @@ func (f *feed) change(o any, gone bool) error {
 	return nil
 }
 
-// newer says that a resource version is not before another one. Those that are no numbers cannot be compared.
+// newer reports whether a resource version is the same as another one or later. Versions that are not numbers cannot be compared.
 func newer(a, b string) bool {
 	x, errX := strconv.ParseUint(a, 10, 64)
 	y, errY := strconv.ParseUint(b, 10, 64)

@@ -164,7 +164,7 @@ func TestWhatNoKubeletAdmitsHasFailed(t *testing.T) {
 	}
 }
 
-// A pod that got to run before it was taken out goes on: nothing stops what runs.
+// A pod that was started before it was left out keeps running: nothing stops a running pod.
 func TestAPodThatRunsIsNotRejected(t *testing.T) {
 	g := newGathering(t, bound("a", "yes"))
 	runs := with(running("a"), func(p *corev1.Pod) { p.Annotations[mirror.AnnotationSource] = mirror.SourceName })

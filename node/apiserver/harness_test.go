@@ -191,5 +191,5 @@ func eventually(t *testing.T, what string, try func() error) {
 	t.Fatalf("%s: %v", what, err)
 }
 
-// quiet is a log that nobody reads.
+// quiet discards all log lines.
 func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }

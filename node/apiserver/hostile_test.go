@@ -51,7 +51,7 @@ func writeKubeconfig(t *testing.T, cluster, user string) string {
 	return path
 }
 
-// flood writes the beginning, then the same piece again and again, as long as somebody reads.
+// flood writes the beginning, then the same piece repeatedly, until the reader closes the connection.
 func flood(begin, piece string, times int) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		_, err := io.WriteString(w, begin)

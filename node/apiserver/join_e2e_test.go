@@ -63,7 +63,7 @@ func TestAMachineJoinsWithATokenAndKeepsItsCertificates(t *testing.T) {
 		return f
 	}
 	stop := start(t, cfg)
-	// It may not ask yet; then nobody answers; neither ends anything.
+	// First it may not ask, then the server does not answer; neither ends the agent.
 	r.Eventually("it is said why", func() error {
 		if pods.trouble(manifests.Key{}) == "" {
 			return errors.New("no trouble")
@@ -79,7 +79,7 @@ func TestAMachineJoinsWithATokenAndKeepsItsCertificates(t *testing.T) {
 		}
 		return nil
 	})
-	// It ends before it is answered: the next run goes on with the same request.
+	// The agent ends before its request is answered; the next run continues with the same request.
 	stop()
 	stop = start(t, cfg)
 	r.signs("the client certificate", certificatesv1.KubeAPIServerClientKubeletSignerName, 8*time.Second)
@@ -161,7 +161,7 @@ func TestEventsAreToldWithTheirCounts(t *testing.T) {
 	}
 	r.proxy.Set(apitest.Mode{})
 	r.Eventually("its count is raised", find(5))
-	// Another run does not begin anew.
+	// Another run does not start over.
 	stop()
 	cfg.StatusEvery = time.Second
 	start(t, cfg)

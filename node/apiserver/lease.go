@@ -14,7 +14,7 @@ import (
 	"monopod/node/apiserver/client"
 )
 
-// lease is what says that this machine lives.
+// lease renews the Lease, which shows that this machine is alive.
 func lease(node string, uid types.UID, duration time.Duration, now time.Time) *coordinationv1.Lease {
 	seconds := int32(math.Ceil(duration.Seconds()))
 	renewed := metav1.NewMicroTime(now)
@@ -59,8 +59,8 @@ func (a *Agent) renewLease(ctx context.Context, c *client.Client) error {
 	return nil
 }
 
-// leaseOnce renews the Lease of which the last version is known, or finds or makes it. It returns its version now, which is
-// empty with an error.
+// leaseOnce renews the Lease given its last known version, or finds or creates it. It returns the new version, which is empty after an
+// error.
 func (a *Agent) leaseOnce(ctx context.Context, c *client.Client, uid types.UID, version string) (string, error) {
 	got := &coordinationv1.Lease{}
 	l := lease(a.cfg.NodeName, uid, a.cfg.LeaseDuration, time.Now())

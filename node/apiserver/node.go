@@ -26,15 +26,15 @@ const maxImages = 50
 type nodeStep struct {
 	// Create is the object to make; nil: there is one.
 	Create *corev1.Node
-	// Object, of labels and of whether pods may be scheduled, and Status are patches to send; nil: there is nothing to change.
+	// Object (labels, and whether pods may be scheduled) and Status are patches to send; nil: nothing changes.
 	Object map[string]any
 	Status map[string]any
 }
 
-// annotationCordoned says that it was this machine that has made the Node unschedulable: only then it makes it schedulable again.
+// annotationCordoned marks a Node that this machine has made unschedulable. Only then does it make the Node schedulable again.
 const annotationCordoned = "monopod.dev/cordoned"
 
-// wantedNode is the Node as it should be.
+// wantedNode is the desired Node.
 func wantedNode(cfg *Config, f *Facts) *corev1.Node {
 	labels := maps.Clone(cfg.Labels)
 	if labels == nil {
@@ -65,8 +65,7 @@ func wantedNode(cfg *Config, f *Facts) *corev1.Node {
 	}
 }
 
-// planNode says what to do so that the Node that there is becomes the wanted one. heartbeat says that its status is sent
-// even when it has not changed.
+// planNode returns the patches that turn the present Node into the wanted one. heartbeat: the status is sent even if it has not changed.
 func planNode(now time.Time, want *corev1.Node, have *corev1.Node, heartbeat bool) nodeStep {
 	want = want.DeepCopy()
 	var before []corev1.NodeCondition
@@ -107,7 +106,7 @@ func objectPatch(want *corev1.Node, have *corev1.Node) map[string]any {
 	return patch
 }
 
-// stamp sets the times of conditions, and says whether one of them is not as before.
+// stamp sets the times of conditions, and reports whether one of them has changed.
 func stamp(conditions, before []corev1.NodeCondition, now metav1.Time) (changed bool) {
 	for i := range conditions {
 		c := &conditions[i]
@@ -140,7 +139,7 @@ func lacking(want, have map[string]string) map[string]string {
 	return out
 }
 
-// sameResources says that all that is wanted is there; others may have added more.
+// sameResources reports whether all wanted resources are present; others may have added more.
 func sameResources(want, have corev1.ResourceList) bool {
 	for name, q := range want {
 		if h, ok := have[name]; !ok || h.Cmp(q) != 0 {
@@ -223,7 +222,7 @@ func isReady(all []corev1.NodeCondition) bool {
 	})
 }
 
-// nodeOnce brings the Node object up to date, and says whether its status was sent.
+// nodeOnce updates the Node object, and reports whether its status was sent.
 func (a *Agent) nodeOnce(ctx context.Context, c *client.Client, heartbeat bool) (sent bool, err error) {
 	have, known := a.store.theNode()
 	if !known {

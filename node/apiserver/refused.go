@@ -22,8 +22,8 @@ func (e *RejectedError) Error() string { return e.Message }
 // rejection is the same of a pod that was asked to run.
 type rejection struct{ reason, message string }
 
-// otherMachine says that a pod is for another operating system or architecture, as a kubelet says it; nil: it is not. What it asks for is looked
-// at over there: the document that is made of it has been scheduled, and asks for nothing.
+// otherMachine returns why a pod is for another operating system or architecture, in the words of a kubelet; nil: it is for this one. It
+// looks at the pod on the server: the document made from it is scheduled already and has no such fields.
 func (c *Config) otherMachine(p *corev1.Pod) error {
 	if label, ok := p.Spec.NodeSelector[corev1.LabelOSStable]; ok && label != string(corev1.Linux) {
 		return &RejectedError{mirror.ReasonPodOSLabel, "Failed to admit pod as the `kubernetes.io/os` label doesn't match node label"}
@@ -42,7 +42,7 @@ func (c *Config) otherMachine(p *corev1.Pod) error {
 // Refusal is why a pod that is bound to this node does not run here.
 type Refusal struct {
 	Reason, Message string
-	// Failed says that it never will: it has the phase Failed, as a kubelet's.
+	// Failed reports that the pod never will run: it gets the phase Failed, as with a kubelet.
 	Failed bool
 	pod    *corev1.Pod
 }
@@ -79,12 +79,12 @@ type checked struct {
 type refusals struct {
 	// leftOut are those that are not asked to run, by uid.
 	leftOut map[types.UID]bool
-	// lines says why, one each.
+	// lines returns the reasons, one line each.
 	lines []string
 }
 
-// refuse finds the pods that cannot run here, or not now, has their status say why, and tells of those that were not known as such. It is
-// never about one of which something is here: whatever is wrong with it, that goes on.
+// refuse finds the pods that cannot run here, or not now, writes the reason into their status, and reports those that are new. A pod that
+// exists on this machine is never among them: it keeps running.
 func (g *gatherer) refuse(pods map[manifests.Key]*corev1.Pod, local []*corev1.Pod) refusals {
 	out, all := refusals{leftOut: map[types.UID]bool{}}, map[types.UID]*Refusal{}
 	here, runs, taken := map[types.UID]bool{}, map[types.UID]bool{}, map[manifests.Key]bool{}
@@ -145,7 +145,7 @@ func (g *gatherer) tellEphemeral(pods map[manifests.Key]*corev1.Pod) {
 	g.debugged = told
 }
 
-// refuse notes which pods do not run here, and returns those of which that is new.
+// refuse records which pods do not run here, and returns the new ones.
 func (s *store) refuse(all map[types.UID]*Refusal) (news []*Refusal) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

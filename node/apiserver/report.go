@@ -22,7 +22,7 @@ const (
 	settle = 200 * time.Millisecond
 	// turn is how long requests of one plan are sent before there is another one: what is true may have changed.
 	turn = time.Second
-	// longestRest is how long nothing is looked at when nothing changes and nothing is due.
+	// longestRest bounds the time without a check when nothing changes and nothing is due.
 	longestRest = time.Hour
 	// between is the shortest time from one request to the next.
 	between = 20 * time.Millisecond
@@ -41,7 +41,7 @@ func (a *Agent) followPods(ctx context.Context, c *client.Client) error {
 type mirrors struct {
 	*Agent
 	client *client.Client
-	// cache holds what was made of pods that have not changed since.
+	// cache holds the result for pods that have not changed.
 	cache map[manifests.Key]mirror.Local
 	tries map[manifests.Key]mirror.Try
 	waits map[manifests.Key]*client.Waits
@@ -143,8 +143,8 @@ func (m *mirrors) view() mirror.View {
 	return v
 }
 
-// ended are the pods that the server wants gone and of which nothing is here. What is known of their end must be asked for after it is known
-// that they are gone.
+// ended returns the pods that the server wants deleted and that no longer exist here. Their last status must be read after they are known
+// to be gone.
 func (m *mirrors) ended(others map[manifests.Key]*corev1.Pod, here map[types.UID]mirror.Local) map[types.UID]mirror.Local {
 	out, last := map[types.UID]mirror.Local{}, m.store.lastOf(others)
 	for _, p := range others {
@@ -210,8 +210,8 @@ func (m *mirrors) do(ctx context.Context, a mirror.Action, v mirror.View) error 
 	return nil
 }
 
-// note takes down how a request went, and returns when to try again. A status that the server does not let follow on the one
-// before, or a mirror that is not there any more, has the mirror made anew.
+// note records the outcome of a request, and returns when to retry. A mirror that has gone, or whose status the server rejects as a
+// successor of the present one, is recreated.
 func (m *mirrors) note(a mirror.Action, err error) time.Time {
 	w := m.waits[a.Key]
 	if w == nil {
@@ -245,7 +245,7 @@ func (m *mirrors) note(a mirror.Action, err error) time.Time {
 	return t.At
 }
 
-// complain says why a pod is not shown as it is; nil: it is.
+// complain reports why a pod is not shown correctly; nil: it is.
 func (m *mirrors) complain(key manifests.Key, err error) {
 	local := key
 	if name, ok := mirror.LocalName(key.Name, m.cfg.NodeName); ok && !m.store.hasOther(key) {

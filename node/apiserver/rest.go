@@ -26,8 +26,8 @@ func (a *Agent) ready() map[types.UID]bool {
 	return out
 }
 
-// rest is a pause after a failure that ends early when a pod of this machine is ready that was not before: it may be the API server, or
-// what leads to it. woken says so.
+// rest waits after a failure. It ends early, with woken, once a pod of this machine becomes ready: that may be the API server, or something
+// on the way to it.
 func (a *Agent) rest(ctx context.Context, d time.Duration, before map[types.UID]bool) (woken bool) {
 	changed, cancel := a.cfg.Pods.Subscribe()
 	defer cancel()

@@ -9,14 +9,14 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Variables by which clients in pods find the API server.
+// Variables from which clients in pods learn the address of the API server.
 const (
 	envServiceHost = "KUBERNETES_SERVICE_HOST"
 	envServicePort = "KUBERNETES_SERVICE_PORT"
 	envPort        = "KUBERNETES_PORT"
 )
 
-// isServiceVariable says that a variable is one of those of the Service `kubernetes`.
+// isServiceVariable reports whether a variable is one of the Service `kubernetes`.
 func isServiceVariable(name string) bool {
 	return name == envServiceHost || name == envServicePort || name == envServicePort+"_HTTPS" || name == envPort || strings.HasPrefix(name, envPort+"_")
 }
@@ -65,8 +65,9 @@ func serverFor(p *corev1.Pod, server string, node *corev1.Node) (host, port stri
 	return node.Status.Addresses[at].Address, port, true
 }
 
-// withServiceVariables gives the containers of a document variables that they do not set themselves, neither by env nor by envFrom. local is the
-// pod as it is here, nil: nothing of it is. It keeps those that it was begun with, none included: others would have its containers made anew.
+// withServiceVariables adds variables to the containers of a document that set them neither by env nor by envFrom. local is the pod on this
+// machine, nil if it does not exist yet. An existing pod keeps the variables it was created with, even if it has none: other ones would
+// recreate its containers.
 func withServiceVariables(doc, local *corev1.Pod, vars []corev1.EnvVar, objects map[object]*fetched) {
 	for _, all := range [][]corev1.Container{doc.Spec.InitContainers, doc.Spec.Containers} {
 		for i := range all {

@@ -52,7 +52,7 @@ func TestPodsAreToldWhereTheAPIServerIs(t *testing.T) {
 			},
 			want: strings.NewReplacer("KUBERNETES_SERVICE_HOST=10.0.0.1 ", "", "KUBERNETES_SERVICE_PORT=6443 ", "").Replace(given) + " A=$(KUBERNETES_SERVICE_HOST)",
 		},
-		// What runs must not be made anew because the agent is another one, or the server has another address.
+		// Another agent, or another address of the server, must not recreate running pods.
 		"it was begun without them": {change: func(*corev1.Pod) {}, local: running("a"), want: "A=$(KUBERNETES_SERVICE_HOST)"},
 		"it was begun with others": {change: func(*corev1.Pod) {}, local: with(running("a"), func(p *corev1.Pod) {
 			p.Spec.Containers[0].Env = []corev1.EnvVar{{Name: envServiceHost, Value: "10.9.9.9"}, {Name: "A", Value: "b"}}

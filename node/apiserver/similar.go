@@ -14,7 +14,7 @@ import (
 const (
 	// manySimilar is from which one on they are combined.
 	manySimilar = 10
-	// similarWithin is how long after the last one the next is not similar any more.
+	// similarWithin is the longest gap between two events that still count as similar.
 	similarWithin  = 10 * time.Minute
 	combinedPrefix = "(combined from similar events): "
 )

@@ -31,13 +31,13 @@ const (
 	firstWord, longestWord = 3 * time.Second, 5 * time.Minute
 )
 
-// ErrSame says that what is bound here is what it was.
+// ErrSame means that the pods bound here have not changed.
 var ErrSame = errors.New("nothing has changed")
 
-// errNotTold says that it is not known what is bound to this node.
+// errNotTold means that the pods bound to this node are not known.
 var errNotTold = errors.New("the API server has not said yet what is bound to this node")
 
-// word is what is known of the pods that are bound to this node.
+// word is what is known about the pods bound to this node.
 type word struct {
 	mu   sync.Mutex
 	body []byte
@@ -49,7 +49,7 @@ type word struct {
 
 func newWord() *word { return &word{err: errNotTold, changed: make(chan struct{})} }
 
-// set notes what is known now; with an error, that it is not.
+// set stores what is known now; an error means that it is not known.
 func (w *word) set(body []byte, tag string, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -106,15 +106,15 @@ type gatherer struct {
 	next time.Time
 	// size is that of all documents.
 	size int
-	// checked are the pods of which is known whether they can run here.
+	// checked are the pods that have been checked for whether they can run here.
 	checked map[types.UID]checked
-	// begun are the pods of which something is here.
+	// begun are the pods that exist on this machine.
 	begun map[types.UID]*corev1.Pod
-	// debugged are the pods with ephemeral containers of which that was said, and what.
+	// debugged are the pods whose ephemeral containers have been reported, with the text.
 	debugged map[types.UID]string
-	// given are those that Conditions was told last.
+	// given are the arguments of the last call of Conditions.
 	given map[types.UID][]corev1.PodCondition
-	// graces are those that Leaving was told last.
+	// graces are the arguments of the last call of Leaving.
 	graces map[types.UID]int64
 }
 

@@ -118,7 +118,7 @@ func TestPodsThatARealAPIServerBindsHere(t *testing.T) {
 		})
 		r.proxy.Set(apitest.Mode{})
 	}
-	// Somebody deletes it: it goes from the list; it goes over there when it has stopped here.
+	// A delete takes it off the list at once, and off the server when it has stopped here.
 	r.Must(http.MethodDelete, path, nil, nil)
 	r.told("it is not wanted any more", a, &seen, func(c *manifests.Content) error {
 		if len(c.Pods) > 0 {
@@ -141,7 +141,7 @@ func TestPodsThatARealAPIServerBindsHere(t *testing.T) {
 		t.Errorf("it had a mirror: %v", err)
 	}
 	stop()
-	// Without the source, pods that are bound here are nobody's business.
+	// Without the source, pods that are bound here are ignored.
 	other := r.Bind("n1", "other")
 	r.Must(http.MethodDelete, "/api/v1/namespaces/default/pods/other", nil, nil)
 	cfg.Source = false

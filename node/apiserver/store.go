@@ -20,14 +20,14 @@ type store struct {
 	noNode  chan struct{} // for reportNode: it is known now, or is gone
 	hasNode chan struct{} // for renewLease: there is another one
 	bound   chan struct{} // for gatherBound: pods that are bound here are others
-	// whole says that pods that are no mirrors are kept as they are.
+	// whole: pods that are no mirrors are stored, too.
 	whole bool
 
 	mu sync.Mutex
-	// listed says that node is what there is, nil: none.
+	// listed reports that node is the present Node; nil: there is none.
 	listed bool
 	node   *corev1.Node
-	// known says that mirrors are all that there are.
+	// known reports that mirrors is complete.
 	known   bool
 	mirrors map[manifests.Key]mirror.Mirror
 	// pods are those that are no mirrors, if whole; they are not changed. uids are those of all of them that have been there.
@@ -39,7 +39,7 @@ type store struct {
 	refused map[types.UID]*Refusal
 	// rejected are those that were not admitted here, by uid: why.
 	rejected map[types.UID]rejection
-	// ends are the last that was known of bound pods of which nothing is here any more, by uid. They are not changed.
+	// ends are the last states of bound pods that no longer exist here, by uid. They are not changed.
 	ends map[types.UID]*corev1.Pod
 }
 
@@ -87,7 +87,7 @@ func (s *store) nodeUID() types.UID {
 	return s.nodeUIDLocked()
 }
 
-// theNode returns the Node, nil: there is none; ok says that this is known.
+// theNode returns the Node, nil if it does not exist; ok reports that this is known.
 func (s *store) theNode() (n *corev1.Node, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -255,28 +255,28 @@ func (s *store) boundPods() (all map[manifests.Key]*corev1.Pod, ok bool) {
 	return maps.Clone(s.others), s.known
 }
 
-// knows says that it is known which pods there are.
+// knows reports whether the pods on the server are known.
 func (s *store) knows() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.known
 }
 
-// hasOther says that a pod of that name is no mirror.
+// hasOther reports whether a pod of that name is no mirror.
 func (s *store) hasOther(key manifests.Key) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.others[key] != nil
 }
 
-// isBound says that a pod of that uid is, or was, bound here by the API server.
+// isBound reports whether the API server binds, or bound, a pod of that uid to this node.
 func (s *store) isBound(uid types.UID) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.uids[uid]
 }
 
-// forget notes that a pod of that uid is not there any more.
+// forget records that a pod of that uid has gone.
 func (s *store) forget(key manifests.Key, uid types.UID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -287,7 +287,7 @@ func (s *store) forget(key manifests.Key, uid types.UID) {
 	}
 }
 
-// pods returns what is there; ok is false while that is not known.
+// pods returns the pods on the server; ok is false while they are not known.
 func (s *store) pods() (all map[manifests.Key]mirror.Mirror, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -381,7 +381,7 @@ func (s *podSink) lost() {
 	poke(s.bound)
 }
 
-// spoil has a pod of that uid made anew.
+// spoil has the mirror of that uid recreated.
 func (s *store) spoil(key manifests.Key, uid types.UID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

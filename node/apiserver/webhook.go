@@ -29,10 +29,10 @@ const (
 	maxRememberedSize   = 1 << 20
 )
 
-// ErrNoServer says that there is no API server to ask now.
+// ErrNoServer means that no API server can be asked now.
 var ErrNoServer = errors.New("the API server cannot be asked now")
 
-// Webhook asks the API server who somebody is, and what they may do on this node.
+// Webhook authenticates tokens and authorizes requests to this node by the API server.
 type Webhook struct {
 	// node is the name of the Node.
 	node   string
@@ -64,7 +64,7 @@ type memory[T any] struct {
 	size int
 }
 
-// keep remembers an answer, unless it is too long. When there are too many, all are forgotten: nobody else may make them more.
+// keep caches an answer, unless it is too long. A full cache is emptied: only callers with credentials can fill it.
 func (m *memory[T]) keep(key [sha256.Size]byte, r remembered[T]) {
 	m.size -= m.all[key].size
 	delete(m.all, key)
@@ -114,7 +114,7 @@ func (w *Webhook) Authenticate(ctx context.Context, token string) (who authentic
 	return *known.answer, true, nil
 }
 
-// Authorize says whether somebody may use a subresource of this node, such as proxy, log or stats.
+// Authorize reports whether a user may access a subresource of this node, such as proxy, log or stats.
 func (w *Webhook) Authorize(ctx context.Context, who authenticationv1.UserInfo, verb, subresource string) (allowed bool, reason string, err error) {
 	review := authorizationv1.SubjectAccessReview{
 		TypeMeta: metav1.TypeMeta{APIVersion: "authorization.k8s.io/v1", Kind: "SubjectAccessReview"},

@@ -46,7 +46,7 @@ type System struct {
 	// Proc is where proc is mounted, PID the agent.
 	Proc string
 	PID  int
-	// Delegated says that the manager of this directory's cgroup leaves to us what is below it.
+	// Delegated reports whether the manager of this directory's cgroup delegates everything below it to us.
 	Delegated func(dir string) bool
 }
 
@@ -254,7 +254,7 @@ func (s System) enterUnified(h *hierarchy, unit, name, outside string, l Limits)
 	return c, err
 }
 
-// clearRounds is how often is looked whether processes have come while others were moved.
+// clearRounds is how often to check for processes that appeared while others were moved.
 const clearRounds = 10
 
 // clear moves the other processes of a cgroup into another: shims of an earlier monopod, which had no budget.
@@ -357,7 +357,7 @@ func renew(dir, events string) (kills int64) {
 	return kills
 }
 
-// Leave removes cgroups of an agent that has ended, unless somebody is in them.
+// Leave removes cgroups of an agent that has ended, unless they have processes.
 func (s System) Leave(names ...string) error {
 	limits, _, _ := s.hierarchies() // where there are none, there is nothing to be removed
 	var errs []error

@@ -1,8 +1,8 @@
-// Package capacity knows how much of everything this machine has, how much of that is kept for the machine itself, and
-// how much is left for pods. The formulas are those of a kubelet: pkg/kubelet/cm/node_container_manager_linux.go for
-// reservations, pkg/kubelet/nodestatus/setters.go for capacity and what is allocatable.
+// Package capacity computes what this machine has, what of it is reserved for the machine itself, and what remains for pods. The formulas
+// are those of a kubelet: pkg/kubelet/cm/node_container_manager_linux.go for reservations, pkg/kubelet/nodestatus/setters.go for capacity
+// and allocatable.
 //
-// Read is the only effect; all else is pure. It must not know of pods, nor change anything. It has no goroutines.
+// Read is the only effect; everything else is pure. It must not know of pods, nor change anything. It has no goroutines.
 package capacity
 
 import (
@@ -65,7 +65,7 @@ func (a Amount) Of(total int64) int64 {
 	return int64(float64(total) * a.Share)
 }
 
-// IsZero says that the amount is nothing at all.
+// IsZero reports whether the amount is nothing.
 func (a Amount) IsZero() bool {
 	return a.Quantity == nil && a.Share == 0 || a.Quantity != nil && a.Quantity.IsZero()
 }
@@ -148,7 +148,7 @@ func HugePageResource(size int64) corev1.ResourceName {
 	return corev1.ResourceName(corev1.ResourceHugePagesPrefix + resource.NewQuantity(size, resource.BinarySI).String())
 }
 
-// Allocatable is what is left for pods of a capacity. Memory in huge pages is none for all others.
+// Allocatable is what remains of a capacity for pods. Memory in huge pages is not available to other uses.
 func Allocatable(capacity corev1.ResourceList, r Reserved) corev1.ResourceList {
 	out := r.without(capacity, Reserved.total)
 	memory := out[corev1.ResourceMemory]
@@ -179,7 +179,7 @@ func atLeastZero(q resource.Quantity) resource.Quantity {
 	return q
 }
 
-// total is all that is kept of a resource of which there are so many units.
+// total returns how much is reserved of a resource with a capacity.
 func (r Reserved) total(name corev1.ResourceName, capacity int64) resource.Quantity {
 	sum := r.others(name, capacity)
 	switch name {
@@ -207,7 +207,7 @@ type Limits struct {
 	PIDs     int64
 }
 
-// LimitsOf returns how pods are kept from what is reserved for others. Memory and process ids of which nothing is reserved are not limited.
+// LimitsOf returns the limits that protect what is reserved. Memory and process ids without a reservation are not limited.
 func LimitsOf(m Machine, r Reserved) Limits {
 	left := r.without(corev1.ResourceList{
 		corev1.ResourceCPU:    *resource.NewMilliQuantity(m.MilliCPU, resource.DecimalSI),
@@ -229,7 +229,7 @@ func LimitsOf(m Machine, r Reserved) Limits {
 	return l
 }
 
-// Check finds what cannot be: a machine of which nothing is left for pods.
+// Check finds reservations that leave nothing for pods.
 func Check(m Machine, r Reserved) error {
 	left := Allocatable(Of(m, 1), r)
 	for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {

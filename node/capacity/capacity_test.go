@@ -138,7 +138,7 @@ func TestAmounts(t *testing.T) {
 	}
 }
 
-// Whatever is kept: what is left is never below zero nor above what there is, and keeping more never leaves more.
+// Whatever is reserved, the rest is never below zero nor above the capacity, and a larger reservation never leaves more.
 func TestKeepingMoreNeverLeavesMore(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := func(name string) int64 { return rapid.Int64Range(0, 1<<40).Draw(t, name) }

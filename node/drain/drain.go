@@ -1,6 +1,6 @@
-// Package drain knows which pods may not run because somebody has said so, and in which order pods are stopped.
+// Package drain decides which pods a drain or a cordon keeps from running, and in which order pods are stopped.
 //
-// It owns the file with what was said last. It must not stop anything itself. It has no goroutines.
+// It owns the file with the last request. It must not stop anything itself. It has no goroutines.
 package drain
 
 import (
@@ -17,13 +17,13 @@ import (
 	"monopod/manifests"
 )
 
-// State is what somebody has said. The zero State: nothing.
+// State is the last request of a user. The zero State: every pod may run.
 type State struct {
 	// Cordoned keeps pods out that are not there yet.
 	Cordoned bool `json:"cordoned,omitempty"`
 	// Drain stops those that are; nil: none. It has Cordoned set.
 	Drain *Drain `json:"drain,omitempty"`
-	// Since is when it was said, by a clock that may have been wrong. It is only shown.
+	// Since is when it was requested, by a clock that may have been wrong. It is only shown.
 	Since time.Time `json:"since,omitzero"`
 	// Boot is the boot of the machine that it counts for; empty: all.
 	Boot string `json:"boot,omitempty"`
@@ -47,7 +47,7 @@ func (d *Drain) Check() error {
 	return nil
 }
 
-// Stops says that a pod of a priority is not to run.
+// Stops reports whether a drain stops a pod of a priority.
 func (s *State) Stops(key manifests.Key, priority int32) bool {
 	d := s.Drain
 	if d == nil || d.PriorityBelow != nil && priority >= *d.PriorityBelow {
@@ -74,7 +74,7 @@ type Store struct {
 // NewStore returns the Store of a file for a boot of the machine. It does no I/O.
 func NewStore(file, boot string) *Store { return &Store{path: file, boot: boot} }
 
-// Load returns what was said last and still counts. What cannot be read says nothing: a machine is there for its pods.
+// Load returns the last request that still applies. A file that cannot be read counts as none, so that a damaged file does not stop pods.
 func (s *Store) Load() (State, error) {
 	b, err := atomicfile.Read(s.path, atomicfile.MaxState)
 	if errors.Is(err, fs.ErrNotExist) {

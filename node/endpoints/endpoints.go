@@ -1,7 +1,7 @@
-// Package endpoints answers what a kubelet's HTTP server answers, by the same paths: health, pods, stats, metrics,
-// configuration and profiles; and hands on what streams.
+// Package endpoints serves what the HTTP server of a kubelet serves, by the same paths: health, pods, stats, metrics, configuration and
+// profiles; and forwards streams.
 //
-// It knows nothing of who asks: that is for the listener. It decides nothing.
+// It must not authenticate or authorize, which is up to the listener, and decides nothing.
 //
 // Goroutines: none.
 package endpoints
@@ -42,7 +42,7 @@ type Config struct {
 	Running func(ctx context.Context) ([]corev1.Pod, error)
 	// Configuration is the answer to /configz, without the object around it.
 	Configuration json.RawMessage
-	// RootDirectory and ImageDirectory are on the file systems that are told of.
+	// RootDirectory and ImageDirectory are on the file systems that stats describe.
 	RootDirectory, ImageDirectory string
 	// Streams has exec, attach, portForward, run and containerLogs, for TCP: the socket has its own. Nil: there are none.
 	Streams http.Handler
@@ -50,7 +50,7 @@ type Config struct {
 	NoDebugging bool
 	// Profiling: /debug/pprof/ is served.
 	Profiling bool
-	// Answered, unless nil, is called after each request.
+	// Answered, which may be nil, is called after each request.
 	Answered func()
 	Log      *slog.Logger
 }
@@ -108,7 +108,7 @@ func (e *Endpoints) Routes() map[string]http.Handler {
 // OnSocket counts the requests that the socket answers, by the paths of Routes and others.
 func (e *Endpoints) OnSocket(h http.Handler) http.Handler { return e.counted("socket", h) }
 
-// Handler answers who may ask for everything.
+// Handler serves all paths, for clients that may use all of them.
 func (e *Endpoints) Handler() http.Handler {
 	mux, debugging := muxOf(e.open(false)), e.debugging()
 	if e.cfg.Streams != nil {

@@ -35,7 +35,7 @@ func newBook(limit int64) *book {
 	return &book{limit: limit, entries: list.New(), byID: map[identity]*list.Element{}, similar: map[group][]*list.Element{}, walls: map[uint64]time.Time{}}
 }
 
-// load fills an empty book with what was found on disk, and says whether that was recorded in other boots than this.
+// load fills an empty book from disk, and reports whether the records are from other boots than this one.
 func (b *book) load(found []record, bootID string) (rebooted bool) {
 	known := false
 	for i := range found {
@@ -61,8 +61,8 @@ func (b *book) load(found []record, bootID string) (rebooted bool) {
 	return len(found) > 0 && !known && bootID != ""
 }
 
-// add takes in what was seen in this boot, once or as often as its Count says, and says whether it is a new event
-// rather than the repetition of one. What is given has no ID and no Rev yet, or those of another book.
+// add adds an occurrence in this boot, or Count of them, and reports whether it is a new event rather than a repetition. Its ID and Rev are
+// ignored.
 func (b *book) add(seen record) (isNew bool) {
 	b.rev++
 	seen.Boot = b.boot

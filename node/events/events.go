@@ -49,7 +49,7 @@ type Config struct {
 	// Node is the name of this machine.
 	Node string
 	Log  *slog.Logger
-	// Seen is told the type and reason of each event; it must not block. Nil: nobody wants to know.
+	// Seen is called with the type and reason of each event; it must not block. It may be nil.
 	Seen func(eventType, reason string)
 	// Now is the clock; default: boottime.Now.
 	Now func() boottime.Moment
@@ -247,7 +247,7 @@ func (r *Recorder) Run(ctx context.Context) error {
 	}
 }
 
-// due is when to write next; zero: there is nothing to write.
+// due is when to write next; zero: nothing has to be written.
 func (r *Recorder) due() time.Time {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -290,7 +290,7 @@ func (r *Recorder) write(all bool) {
 	r.tell(err) // without the lock: a log may block
 }
 
-// tell reports that the disk refuses, or that it does not any more, and says when to try again.
+// tell reports that writing fails, or works again, and returns when to retry.
 func (r *Recorder) tell(err error) {
 	if err == nil {
 		if r.trouble != "" {
@@ -308,7 +308,7 @@ func (r *Recorder) tell(err error) {
 	}
 }
 
-// earlier returns the first of two times of which each may be zero: none.
+// earlier returns the first of two times, either of which may be zero: none.
 func earlier(a, b time.Time) time.Time {
 	if a.IsZero() || !b.IsZero() && b.Before(a) {
 		return b
@@ -316,7 +316,7 @@ func earlier(a, b time.Time) time.Time {
 	return a
 }
 
-// everything returns all that is in the book, for a file that begins anew.
+// everything returns the whole book, for a new file.
 func (r *Recorder) everything() []record {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -19,8 +19,7 @@ import (
 	"monopod/internal/boottime"
 )
 
-// shutdownExt4 is EXT4_IOC_SHUTDOWN; with dropLog nothing that is not on the disk yet gets there any more, not even the
-// journal: what a power cut does.
+// shutdownExt4 is EXT4_IOC_SHUTDOWN; with dropLog nothing more reaches the disk, not even the journal, as in a power cut.
 const (
 	shutdownExt4 = 0x8004587d
 	dropLog      = 2
@@ -70,8 +69,8 @@ func (d *disk) cut() {
 	}
 }
 
-// powerOn mounts the disk again, as the machine does at its next boot. That takes a while when somebody made a mount
-// namespace meanwhile: the old mount lives on in it.
+// powerOn mounts the disk again, as the machine does at its next boot. That takes a while when another process has made a mount namespace
+// meanwhile, which still has the old mount.
 func (d *disk) powerOn() {
 	d.t.Helper()
 	for end := time.Now().Add(30 * time.Second); ; time.Sleep(10 * time.Millisecond) {

@@ -20,7 +20,7 @@ import (
 	"monopod/internal/boottime"
 )
 
-// Annotations of events: the moment by which they are ordered.
+// Annotations of events: the moment that orders them.
 const (
 	// AnnotationBootID is the kernel's id of the boot in which it happened.
 	AnnotationBootID = "monopod.dev/boot-id"
@@ -183,7 +183,7 @@ func InputRef(input string) corev1.ObjectReference {
 	return corev1.ObjectReference{Kind: KindInput, Name: input}
 }
 
-// matches says that a record is about what the filter selects.
+// matches reports whether a record matches the filter.
 func (f Filter) matches(r *record) bool {
 	return (f.Kind == "" || f.Kind == r.Kind) && (f.Namespace == "" || f.Namespace == r.Namespace) && (f.Name == "" || f.Name == r.Name) && r.Rev > f.After
 }

@@ -100,7 +100,7 @@ func readFile(path string) (found []record, whole int64, err error) {
 	return found, whole, nil
 }
 
-// write appends records. When they do not fit any more, a new file begins with what everything returns.
+// write appends records. When they no longer fit, a new file starts with the result of everything.
 func (s *store) write(batch []record, everything func() []record) error {
 	var text []byte
 	for i := range batch {
@@ -124,7 +124,7 @@ func (s *store) write(batch []record, everything func() []record) error {
 	return nil
 }
 
-// lost says that somebody has removed the file under us.
+// lost reports whether the file has been removed by another process.
 func (s *store) lost() bool {
 	if s.file == nil {
 		return false

@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestATornWriteLosesTheTornLineOnly cuts the file after each byte, as a power cut may, and goes on from there.
+// TestATornWriteLosesTheTornLineOnly cuts the file after each byte, as a power cut may, and continues from there.
 func TestATornWriteLosesTheTornLineOnly(t *testing.T) {
 	m := newMachine(t)
 	m.session(func(r *Recorder) {
@@ -155,7 +155,7 @@ func TestADiskThatRefusesIsTriedAgainAndNothingIsLost(t *testing.T) {
 	})
 }
 
-// TestADiskThatHangsHoldsUpNobody has a pipe in the place of the log: whoever opens it to write hangs until somebody reads.
+// TestADiskThatHangsHoldsUpNobody has a pipe in place of the log: open for writing blocks until there is a reader.
 func TestADiskThatHangsHoldsUpNobody(t *testing.T) {
 	m := newMachine(t)
 	m.cfg.WriteAfter = time.Nanosecond

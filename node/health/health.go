@@ -1,10 +1,9 @@
-// Package health asks the parts of the daemon whether they are well: named checks, behind healthz, livez and readyz in the
-// form that the API server's have, and for a watchdog.
+// Package health runs named checks of the parts of the daemon, for healthz, livez and readyz in the format of the API server, and for a
+// watchdog.
 //
-// A check is asked when somebody wants to know, and never twice at once: one that hangs costs one goroutine.
-// It decides nothing.
+// A check runs on request, and never twice at once: one that hangs costs one goroutine. It must not decide anything.
 //
-// Goroutines: one for each check that is being asked.
+// Goroutines: one for each running check.
 package health
 
 import (
@@ -23,7 +22,7 @@ type Kind string
 
 // Kinds of checks.
 const (
-	// Live: a daemon that fails these helps nobody, and may be started anew.
+	// Live: a daemon that fails these is of no use, and may be restarted.
 	Live Kind = "livez"
 	// Ready: it does all its work. Checks of Live are among them.
 	Ready Kind = "readyz"
@@ -37,7 +36,7 @@ func Kinds() []Kind { return []Kind{Health, Live, Ready} }
 // Check is one thing that can be well or not.
 type Check struct {
 	Name string
-	// ReadyOnly: a daemon that fails it need not be started anew.
+	// ReadyOnly: a daemon that fails it need not be restarted.
 	ReadyOnly bool
 	// Ask returns what is wrong, soon, and ends when ctx does if it can.
 	Ask func(ctx context.Context) error
@@ -68,7 +67,7 @@ type asked struct {
 	cancel  context.CancelCauseFunc
 }
 
-// errAbandoned is the answer to a question that nobody waited for.
+// errAbandoned is the result of a check that all its callers have given up.
 var errAbandoned = errors.New("nobody waits for the answer")
 
 // New returns the checks, and one called ping that always succeeds before them.
@@ -134,7 +133,7 @@ func (c *Checks) of(kind Kind) []*check {
 	return all
 }
 
-// ask starts asking, unless that goes on already; wait must follow. It goes on when ctx has ended as long as others wait for it.
+// ask starts a check, unless it is running; wait must follow. The check continues after the end of ctx as long as others wait for it.
 func (c *check) ask(ctx context.Context) *asked {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -189,8 +188,8 @@ func (c *check) leave(a *asked) {
 	}
 }
 
-// Handler answers GET /<kind> and GET /<kind>/<name>. With ?verbose each check is told, with ?exclude=<name> one is left
-// out. terse answers do not say what is wrong: for those who need not know.
+// Handler serves GET /<kind> and GET /<kind>/<name>. ?verbose lists each check, ?exclude=<name> leaves one out. terse answers omit the
+// errors, for clients that may not see them.
 func (c *Checks) Handler(kind Kind, terse bool) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
@@ -231,7 +230,7 @@ func (c *Checks) one(w http.ResponseWriter, r *http.Request, name string, terse 
 	_, _ = w.Write([]byte("ok"))
 }
 
-// text is what is told of results.
+// text is the answer for results.
 func (c *Checks) text(results []Result, kind Kind, terse bool) (status int, text string) {
 	var b strings.Builder
 	status = http.StatusOK

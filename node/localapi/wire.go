@@ -30,9 +30,9 @@ type Agent struct {
 	Budget budget.Limits `json:"budget,omitzero"`
 	// MemoryLimitBytes is what the garbage collector tries to do with; 0: no limit is set.
 	MemoryLimitBytes int64 `json:"memoryLimitBytes,omitempty"`
-	// Conditions say whether the machine has too little of something; none: nobody looks.
+	// Conditions are those of pressure; empty: they are not watched.
 	Conditions []corev1.NodeCondition `json:"conditions,omitempty"`
-	// Warnings are what is wrong with files that are read when something needs them, which then fails.
+	// Warnings list what was left out.
 	Warnings []string `json:"warnings,omitempty"`
 }
 
@@ -53,7 +53,7 @@ type DeleteRequest struct {
 // ApplyResult is the answer to both requests.
 type ApplyResult struct {
 	Objects []AppliedObject `json:"objects"`
-	// Notes tell of documents that mean nothing here, and of a change that is stored and will be finished later.
+	// Notes are about documents that have no effect here, and about a change that is stored and will be finished later.
 	Notes []string `json:"notes,omitempty"`
 }
 
@@ -130,14 +130,14 @@ const (
 	PullFailed  = "Failed"
 )
 
-// PullEvent tells how far the pull of an image is. The last one of each image is Pulled or Failed.
+// PullEvent is the progress of the pull of an image. The last one of each image is Pulled or Failed.
 type PullEvent struct {
 	Image string `json:"image"`
 	State string `json:"state"`
 	// Done and Total are as in model.Pull.
 	Done  int64 `json:"done,omitempty"`
 	Total int64 `json:"total,omitempty"`
-	// Digest and Seconds tell what came of it, Reason and Error why nothing did.
+	// Digest and Seconds are the result of a pull, Reason and Error its failure.
 	Digest  string  `json:"digest,omitempty"`
 	Seconds float64 `json:"seconds,omitempty"`
 	Reason  string  `json:"reason,omitempty"`
@@ -148,7 +148,7 @@ type PullEvent struct {
 type ImageRemoval struct {
 	// Images are references, or digests of manifests or indices.
 	Images []string `json:"images"`
-	// Force removes also those that pods have containers with: these continue to run.
+	// Force removes images even if containers of pods use them; the containers keep running.
 	Force bool `json:"force,omitempty"`
 }
 
@@ -182,20 +182,20 @@ type RollbackRequest struct {
 	To int `json:"to,omitempty"`
 }
 
-// Schedule says whether pods may run on this machine, and what has become of those that may not.
+// Schedule reports whether pods may run on this machine, and the progress of a drain.
 type Schedule struct {
-	// Cordoned says that pods that are not there are not started.
+	// Cordoned: no new pods are started.
 	Cordoned bool `json:"cordoned"`
-	// Drained says that pods are stopped, too.
+	// Drained: existing pods are stopped, too.
 	Drained bool `json:"drained"`
 	// PriorityBelow and Ignore are what the drain spares; see DrainRequest.
 	PriorityBelow *int32   `json:"priorityBelow,omitempty"`
 	Ignore        []string `json:"ignore,omitempty"`
-	// UntilBoot says that all of this is over when the machine starts again.
+	// UntilBoot: all of this ends with the next boot.
 	UntilBoot bool `json:"untilBoot,omitempty"`
 	// Since is when it was asked for.
 	Since time.Time `json:"since,omitzero"`
-	// ShuttingDown says that the machine goes down.
+	// ShuttingDown: the machine is shutting down.
 	ShuttingDown bool `json:"shuttingDown"`
 	// Unseen is why it is not known which pods run; empty: it is.
 	Unseen string `json:"unseen,omitempty"`
@@ -218,7 +218,7 @@ type ScheduleEvent struct {
 	Object Schedule `json:"object"`
 }
 
-// Bookmark is the type of the event that WatchAll adds behind the pods that there were at its start.
+// Bookmark is the type of the event that WatchAll adds after the pods that existed at its start.
 const Bookmark = string(apiwatch.Bookmark)
 
 // ManifestFile is a file of documents as a client has read it.
@@ -242,7 +242,7 @@ type AppliedObject struct {
 	// Pods are those to which what was applied comes: a pod itself, or those of a workload whose pods stay. Of what was
 	// deleted they are those that go.
 	Pods []AppliedPod `json:"pods,omitempty"`
-	// Warning tells that it has no effect now, and why.
+	// Warning is why it has no effect now.
 	Warning string `json:"warning,omitempty"`
 }
 
@@ -258,7 +258,7 @@ type ImageNeed struct {
 type ImageDisk struct {
 	Capacity  int64 `json:"capacity"`
 	Available int64 `json:"available"`
-	// UsedPercent is how full it is; at HighPercent images that nobody needs go until it is at LowPercent. 100: they stay.
+	// UsedPercent is the usage of the disk; above HighPercent unused images are removed until it is at LowPercent. 100: they stay.
 	UsedPercent int `json:"usedPercent"`
 	HighPercent int `json:"highPercent"`
 	LowPercent  int `json:"lowPercent"`
@@ -328,6 +328,6 @@ type AppliedPod struct {
 	Name      string `json:"name"`
 	// Manifest is what AnnotationManifest of the pod will be; empty for one that goes.
 	Manifest string `json:"manifest,omitempty"`
-	// Rollback says that an earlier revision runs instead of what was applied, unchanged, and why.
+	// Rollback reports that an earlier revision runs instead of what was applied, unchanged, and why.
 	Rollback string `json:"rollback,omitempty"`
 }

@@ -36,13 +36,13 @@ func (c *Client) Streams() *podstream.Client {
 	})
 }
 
-// ConnectError says that no daemon could be asked.
+// ConnectError means that no daemon accepts connections.
 type ConnectError struct {
 	Socket string
 	Err    error
 }
 
-// Error says what to do about it.
+// Error adds what to do about it.
 func (e *ConnectError) Error() string {
 	switch {
 	case errors.Is(e.Err, fs.ErrPermission):
@@ -69,7 +69,7 @@ func (e *ConnectError) Cause() string {
 // Unwrap returns the cause.
 func (e *ConnectError) Unwrap() error { return e.Err }
 
-// Live says what is wrong with the daemon, if that is such that another one would do better; nil: nothing.
+// Live returns why the daemon should be restarted; nil: it is alive.
 func (c *Client) Live(ctx context.Context) error {
 	body, err := c.get(ctx, "/livez", wholeAnswer)
 	if err != nil {

@@ -23,18 +23,18 @@ func DefaultLimits() Limits {
 	return Limits{Request: 30 * time.Second, Answer: 64 << 20, Object: 16 << 20}
 }
 
-// TimeoutError says that the daemon did not answer in time.
+// TimeoutError means that the daemon did not answer in time.
 type TimeoutError struct {
 	Socket string
 	After  time.Duration
 }
 
-// Error says what to do about it.
+// Error adds what to do about it.
 func (e *TimeoutError) Error() string {
 	return fmt.Sprintf("monopod did not answer on %s within %s; see its log, or wait longer with --request-timeout", e.Socket, e.After)
 }
 
-// AnswerError says that an answer cannot be understood: whatever answers on the socket is no monopod of this release, or is broken.
+// AnswerError means that an answer cannot be parsed: the server is no monopod of this release, or is broken.
 type AnswerError struct {
 	Path string
 	Err  error

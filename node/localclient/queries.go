@@ -69,7 +69,7 @@ func (c *Client) Rollback(ctx context.Context, namespace, name string, to int) (
 	return h, c.send(ctx, http.MethodPost, podPath(namespace, name)+"/rollback", localapi.RollbackRequest{To: to}, h)
 }
 
-// Schedule says whether pods may run.
+// Schedule reports whether pods may run.
 func (c *Client) Schedule(ctx context.Context) (localapi.Schedule, error) {
 	var s localapi.Schedule
 	return s, c.getJSON(ctx, "/v1/drain", &s)

@@ -125,7 +125,7 @@ func (t *transport) warn(header string) {
 	}
 }
 
-// maxForeign is how much is shown of an error that is no Status, and therefore not monopod's.
+// maxForeign bounds what is shown of an error that is no Status, and therefore not from monopod.
 const maxForeign = 1 << 10
 
 func shortened(text string) string {

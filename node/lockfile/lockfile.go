@@ -1,8 +1,7 @@
-// Package lockfile has the lock file of a kubelet (--lock-file): whoever holds it looks after the pods of the machine, and may
-// be told that somebody else wants to.
+// Package lockfile holds the lock file of a kubelet (--lock-file): its holder manages the pods of the machine, and can learn that another
+// agent wants to.
 //
-// It decides nothing about pods. It has no goroutines but one that waits in the kernel for a lock, as long as somebody else
-// holds it.
+// It must not decide anything about pods. Its only goroutine waits in the kernel for a lock while another process holds it.
 package lockfile
 
 import (
@@ -75,8 +74,8 @@ func flock(f *os.File, how int) error {
 // Close gives the lock back.
 func (l *Lock) Close() error { return l.file.Close() }
 
-// Contended waits until somebody else wants the lock, which is when they open the file or take it away, and says how. An error
-// is ctx's, or says that nobody can know.
+// Contended waits until another process opens or removes the file, and returns which. An error is ctx's, or means that this cannot be
+// observed.
 func (l *Lock) Contended(ctx context.Context) (how string, err error) {
 	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
 	if err != nil {
@@ -110,7 +109,7 @@ func (l *Lock) Contended(ctx context.Context) (how string, err error) {
 	}
 }
 
-// there says that the path still leads to the file.
+// there reports whether the path still leads to the file.
 func (l *Lock) there() bool {
 	a, errA := l.file.Stat()
 	b, errB := os.Stat(l.path)

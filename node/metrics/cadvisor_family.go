@@ -115,7 +115,7 @@ func (f *cadvisorFamily) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-// one tells what one cgroup uses.
+// one adds the usage of one cgroup.
 func (f *cadvisorFamily) one(s sink, r row, u *stats.Usage, started time.Time, names deviceNames) {
 	s.at = u.Time
 	s.put(f.lastSeen, unix(u.Time), r...)

@@ -43,7 +43,7 @@ type Sources struct {
 	Pods func() []*corev1.Pod
 	// Inputs returns the number of files and URLs by source and state.
 	Inputs func() map[[2]string]int
-	// Conditions returns those of the node that say what there is too little of; nil: nobody looks.
+	// Conditions returns the pressure conditions of the node; nil: they are not watched.
 	Conditions func() []corev1.NodeCondition
 	Probes     func() []ProbeTotals
 }
@@ -141,7 +141,7 @@ func (f *mainFamily) collectPods(s sink) {
 	}
 }
 
-// countStates adds the containers of a pod, and says whether one runs.
+// countStates adds the containers of a pod, and reports whether one runs.
 func countStates(states map[string]int, p *corev1.Pod) (runs bool) {
 	for _, c := range slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses) {
 		switch {

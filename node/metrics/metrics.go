@@ -1,8 +1,8 @@
-// Package metrics shows what the daemon, its pods and the machine do in the form that Prometheus reads: with the names of
-// a kubelet and of cAdvisor where the meaning is the same, else as monopod_*.
+// Package metrics exports metrics of the daemon, its pods and the machine for Prometheus: with the names of a kubelet and of cAdvisor where
+// the meaning is the same, else as monopod_*.
 //
-// Tally counts what is done while it is done: a few additions for each action, request and event. All else is read from
-// observed state when somebody asks; nothing runs in between. It decides nothing.
+// Tally counts actions, requests and events as they happen. Everything else is read from observed state during a scrape; nothing runs in
+// between. It must not decide anything.
 //
 // Goroutines: those of the Prometheus client for a request, one for each collector.
 package metrics

@@ -34,9 +34,9 @@ type Action struct {
 	Took   time.Duration
 	// ContainerType is container, init_container or ephemeral_container, for the start of one.
 	ContainerType string
-	// StartsPod says that a pod was made by it.
+	// StartsPod: the action created a pod.
 	StartsPod bool
-	// EvictionSignal says that a pod was evicted, and why.
+	// EvictionSignal, unless empty, is why a pod was evicted.
 	EvictionSignal string
 }
 

@@ -61,7 +61,7 @@ func (c *clients) getLocked(a netip.Addr, now time.Time) *client {
 	return k
 }
 
-// admits reports whether a query that came at now is looked at.
+// admits reports whether a query received at now is answered.
 func (c *clients) admits(a netip.Addr, now time.Time) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

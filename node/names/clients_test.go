@@ -113,8 +113,7 @@ func selective(t *testing.T, addr string) uint16 {
 	return netip.MustParseAddrPort(c.LocalAddr().String()).Port()
 }
 
-// A pod that asks for names that nobody knows, more than may wait, is told at once that some are not looked up. Others are
-// answered meanwhile.
+// A pod that asks for more unknown names than may wait gets an error for some at once. Other pods are answered meanwhile.
 func TestAFloodOfOneClientStopsNoOther(t *testing.T) {
 	we, other := loopback.Address(), loopback.Address()
 	port, at := selective(t, other+":0"), netip.AddrPortFrom(netip.MustParseAddr(we), 10053)

@@ -28,7 +28,7 @@ const (
 	tryTimeout = 1500 * time.Millisecond
 	// forwardTimeout is how long it may take altogether.
 	forwardTimeout = 4500 * time.Millisecond
-	// rereadEvery is how old what is known of the host's resolv.conf may be.
+	// rereadEvery is the longest time before the host's resolv.conf is read again.
 	rereadEvery = time.Second
 	// maxResolvConf is more than a resolv.conf has.
 	maxResolvConf = 64 << 10
@@ -84,7 +84,7 @@ func (f *forwarder) rereadLocked() {
 	f.servers = nameservers(string(b), f.port, f.own)
 }
 
-// nameservers returns those of a resolv.conf, without the ones not to be asked.
+// nameservers returns the servers of a resolv.conf, without the excluded ones.
 func nameservers(text string, port uint16, not []netip.Addr) []netip.AddrPort {
 	var out []netip.AddrPort
 	for line := range strings.Lines(text) {
@@ -138,8 +138,7 @@ func (f *forwarder) forward(ctx context.Context, network string, msg []byte) ([]
 	return nil, err
 }
 
-// ask puts a query to one resolver. Its id is replaced on the way, so that only somebody who sees it can forge
-// an answer.
+// ask sends a query to one resolver. Its id is replaced on the way, so that only a process that sees it can forge an answer.
 func ask(ctx context.Context, network string, server netip.AddrPort, msg []byte) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, tryTimeout)
 	defer cancel()
@@ -180,7 +179,7 @@ func exchange(c net.Conn, network string, msg []byte) ([]byte, error) {
 	if _, err := c.Write(msg); err != nil {
 		return nil, err
 	}
-	// A query waits for seconds where nobody answers, and many may: a datagram is read into a large buffer when it is there.
+	// Many queries may wait for seconds for a dead server, so the large buffer is taken only once a datagram has arrived.
 	raw, err := c.(syscall.Conn).SyscallConn()
 	if err != nil {
 		return nil, err
@@ -210,7 +209,7 @@ func readDatagram(raw syscall.RawConn) (data []byte, err error) {
 	return data, cmp.Or(waited, err)
 }
 
-// answers says whether a message is the answer to a query.
+// answers reports whether a message is the answer to a query.
 func answers(question, answer []byte) bool {
 	var p, q dnsmessage.Parser
 	h, err := p.Start(answer)

@@ -25,8 +25,8 @@ type query struct {
 	edns bool
 }
 
-// parseQuery reads a query. ok is false for what deserves no answer at all: an answer, or not even a header.
-// Otherwise code says what is wrong with it.
+// parseQuery reads a query. ok is false for messages that get no answer at all, such as answers and truncated headers. Otherwise code is
+// the error to answer with.
 func parseQuery(msg []byte) (q query, code dnsmessage.RCode, ok bool) {
 	var p dnsmessage.Parser
 	h, err := p.Start(msg)
@@ -87,7 +87,7 @@ func newReply(q query, code dnsmessage.RCode) *reply {
 	return r
 }
 
-// pack writes the answer in no more than size bytes; what does not fit is left out, and the client told to ask by TCP.
+// pack writes the answer in at most size bytes. Records that do not fit are left out, and the client is asked to use TCP.
 func (r *reply) pack(size int) []byte {
 	b, err := r.Pack()
 	if err == nil && len(b) <= size {
@@ -128,7 +128,7 @@ func (r *reply) addresses(name string, wanted dnsmessage.Type, addrs []netip.Add
 
 func asks(wanted, kind dnsmessage.Type) bool { return wanted == kind || wanted == dnsmessage.TypeALL }
 
-// authority adds the record that says how long a "no" may be kept.
+// authority adds the record with the time for which a negative answer may be cached.
 func (r *reply) authority(domain string) {
 	zone, err := dnsmessage.NewName(domain + ".")
 	ns, err2 := dnsmessage.NewName("ns.dns." + domain + ".")

@@ -77,13 +77,13 @@ func NewServer(cfg Config) *Server {
 	return s
 }
 
-// SetZone replaces what is known.
+// SetZone replaces the zone.
 func (s *Server) SetZone(z *Zone) {
 	s.zone.Store(z)
 	s.closeOnce.Do(func() { close(s.known) })
 }
 
-// Addresses returns where the server listens now, in the order of the configuration: what pods may be told to ask.
+// Addresses returns the addresses that the server listens on, in the order of the configuration, for the resolv.conf of pods.
 func (s *Server) Addresses() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -282,7 +282,7 @@ func (s *Server) Answer(ctx context.Context, network string, msg []byte) []byte 
 	return answer
 }
 
-// owns says whether a query is about our names, whether or not they exist.
+// owns reports whether a query is about our domain, whether or not the name exists.
 func (s *Server) owns(q query) bool {
 	if owns(s.cfg.Domain, q.name) {
 		return true

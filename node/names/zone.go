@@ -268,7 +268,7 @@ func (b *zoneBuilder) enter(name string) {
 // normal is the form in which names are compared.
 func normal(name string) string { return strings.ToLower(strings.Trim(name, ".")) }
 
-// owns says whether a name belongs to a domain.
+// owns reports whether a name belongs to a domain.
 func owns(domain, name string) bool { return name == domain || strings.HasSuffix(name, "."+domain) }
 
 // reverseAddr returns the address that a name below in-addr.arpa or ip6.arpa is about.

@@ -1,5 +1,5 @@
-// Package oom hears of processes that the kernel kills because memory is out: it reads /dev/kmsg, which needs no polling, and passes over
-// what was said before. The text is parsed purely; whose the victim was is found by its cgroup. It changes nothing.
+// Package oom follows processes that the kernel kills because memory is out. It reads /dev/kmsg, which needs no polling, and skips older
+// messages. The text is parsed by pure functions; the pod of the victim is found by its cgroup. It must not change anything.
 //
 // Goroutines: none but the caller's; Watch blocks.
 package oom
@@ -21,13 +21,13 @@ type Kill struct {
 	// Process is the name of the victim, as the kernel shows it; PID is its process id.
 	Process string
 	PID     int
-	// System says that the machine itself was out of memory, rather than a cgroup.
+	// System: the machine itself was out of memory, rather than a cgroup.
 	System bool
 	// Limit is the cgroup whose limit was hit.
 	Limit string
 	// Victim is the cgroup that the process was in; empty when the kernel did not say, as it does not when it kills many.
 	Victim string
-	// Group says that the process was killed only because another of its cgroup was (memory.oom.group).
+	// Group: the process was killed only because another of its cgroup was (memory.oom.group).
 	Group bool
 }
 
@@ -44,7 +44,7 @@ func (k Kill) Container() string {
 	return ""
 }
 
-// In says that the victim was in the cgroup of a pod, with either driver.
+// In reports whether the victim was in the cgroup of a pod, with either driver.
 func (k Kill) In(uid string) bool {
 	dir, slice := "pod"+uid, "-pod"+strings.ReplaceAll(uid, "-", "_")+".slice"
 	for elem := range strings.SplitSeq(k.Victim, "/") {
@@ -59,11 +59,11 @@ func (k Kill) In(uid string) bool {
 // said whose it was.
 const grouped = time.Second
 
-// Parser puts the lines of a kill together: of which cgroup it was comes before who was killed. The zero Parser is ready.
+// Parser assembles the lines of a kill: the cgroup comes before the victim. The zero Parser is ready.
 type Parser struct {
-	// next is what is known of the next victim; its PID is 0 when the kernel has not said whom it will be.
+	// next is the next victim as far as it is known; its PID is 0 until the kernel has named it.
 	next Kill
-	// group is the cgroup of which all are killed, said at that time.
+	// group is the cgroup that is killed as a whole, as reported at that time.
 	group string
 	at    time.Duration
 }
@@ -114,7 +114,7 @@ func (p *Parser) killed(text string, at time.Duration) (Kill, bool) {
 	return k, true
 }
 
-// said is the time of a record: `6,339,5140900,-` was said after 5.1409 s.
+// said is the time of a record: `6,339,5140900,-` was logged after 5.1409 s.
 func said(head string) time.Duration {
 	fields := strings.SplitN(head, ",", 4)
 	if len(fields) < 3 {
@@ -174,7 +174,7 @@ func victim(text string) (pid int, process string, ok bool) {
 	return pid, rest[:end], true
 }
 
-// Watch tells of kills from now on, until ctx ends, or fails when the kernel's messages cannot be read.
+// Watch calls back for each kill from now on until ctx ends, or fails when the messages of the kernel cannot be read.
 func Watch(ctx context.Context, file string, tell func(Kill)) error {
 	f, err := os.OpenFile(file, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {

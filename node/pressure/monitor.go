@@ -28,9 +28,9 @@ type Node interface {
 	Pods(ctx context.Context, disks bool) ([]Pod, error)
 	// Evict has a pod stopped.
 	Evict(key manifests.Key, o Order)
-	// ReclaimContainers removes what is left of containers that have ended and is not needed, logs included, and returns how many bytes came free.
+	// ReclaimContainers removes unused leftovers of containers that have ended, including logs, and returns how many bytes it freed.
 	ReclaimContainers(ctx context.Context) (int64, error)
-	// ReclaimImages removes images that nobody needs, until so many bytes are free, and returns how many came free.
+	// ReclaimImages removes unused images until so many bytes are free, and returns how many it freed.
 	ReclaimImages(ctx context.Context, bytes int64) (int64, error)
 	// Tell records an event of the node.
 	Tell(eventType, reason, message string)
@@ -67,9 +67,9 @@ func New(cfg Config, s Sensors, n Node, log *slog.Logger, now func() time.Time) 
 }
 
 const (
-	// busyPeriod is how often is looked while a pod is being stopped.
+	// busyPeriod is the interval of checks while a pod is being stopped.
 	busyPeriod = time.Second
-	// cleanupPatience is how long a pod that was told to stop may take beyond its grace period before another one has to, kubelet's.
+	// cleanupPatience is the time that an evicted pod may take beyond its grace period before the next one is evicted, as in a kubelet.
 	cleanupPatience = 30 * time.Second
 )
 
@@ -97,7 +97,7 @@ func (m *Monitor) Run(ctx context.Context) error {
 	}
 }
 
-// Look looks once, and does what follows. It is called by Run, and once before it by who wants to know before anything starts.
+// Look checks once, and acts on the result. Run calls it; the daemon calls it once before it starts anything.
 func (m *Monitor) Look(ctx context.Context) {
 	v := m.judge()
 	if v.Reclaim == nil {
@@ -117,7 +117,7 @@ func (m *Monitor) Look(ctx context.Context) {
 	m.evict(ctx, v.Reclaim, v.Level)
 }
 
-// stops says that the pod that was evicted last has most of what it used yet, and may have it for a while.
+// stops reports whether the last evicted pod still has more than half of what it used, and is within its time.
 func (m *Monitor) stops(ctx context.Context, t *Threshold) bool {
 	patience := cleanupPatience
 	if t.Soft {
@@ -154,7 +154,7 @@ func (m *Monitor) judge() Verdict {
 	return v
 }
 
-// reclaimed gives back what nobody needs, and says whether that was enough: first what containers have left, then images.
+// reclaimed removes what is unused, first leftovers of containers, then images, and reports whether that was enough.
 func (m *Monitor) reclaimed(ctx context.Context, v *Verdict) bool {
 	if v.Reclaim.Signal.Condition() != corev1.NodeDiskPressure {
 		return false
@@ -189,7 +189,7 @@ func (m *Monitor) freed(ctx context.Context, what string, bytes int64, err error
 	}
 }
 
-// apart says that images are on another file system than the one that a signal is about.
+// apart reports whether images are on another file system than the one of a signal.
 func (m *Monitor) apart(s Signal) bool {
 	node, ok1 := m.seen[NodeFsAvailable]
 	image, ok2 := m.seen[ImageFsAvailable]
@@ -217,7 +217,7 @@ func (m *Monitor) evict(ctx context.Context, t *Threshold, l Level) {
 	m.used, _ = p.use(t.Signal)
 }
 
-// publish stores the conditions, and tells of those that have changed.
+// publish stores the conditions, and notifies of those that have changed.
 func (m *Monitor) publish(now []corev1.NodeConditionType) {
 	m.mu.Lock()
 	was := m.conditions

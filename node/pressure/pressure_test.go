@@ -65,7 +65,7 @@ func TestThresholdsAreReadAsAKubeletReadsThem(t *testing.T) {
 	}
 }
 
-// story looks at levels of memory, of 1000 units, at seconds, and says what follows.
+// story feeds levels of memory, out of 1000 units, second by second, and returns the verdicts.
 func story(cfg *Config, looks ...[2]int64) string {
 	begin := time.Unix(1e9, 0)
 	var s State
@@ -157,7 +157,7 @@ func TestPressureBeginsAndEndsWithItsCause(t *testing.T) {
 	})
 }
 
-// running is a pod that uses memory, of which it requests some.
+// running is a pod that uses memory, and requests some.
 func running(name string, use, request int64, priority int32) Pod {
 	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}, Spec: corev1.PodSpec{
 		Priority: &priority, Containers: []corev1.Container{{Name: "a", Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{}}}},
@@ -223,7 +223,7 @@ func TestNobodyIsEvictedInVain(t *testing.T) {
 	}
 }
 
-// The order is total, keeps its rules between any two, and has nobody who must stay.
+// The order is total, follows its rules for each pair, and never has a protected pod.
 func TestTheOrderOfEviction(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var all []Pod

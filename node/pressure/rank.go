@@ -26,7 +26,7 @@ type Pod struct {
 	Use      Use
 	// Containers are what its containers use, by name: of the disk their layers and logs.
 	Containers map[string]Use
-	// Leaving says that it is being stopped.
+	// Leaving reports that it is being stopped.
 	Leaving bool
 }
 
@@ -79,7 +79,7 @@ func Choose(t *Threshold, l Level, pods []Pod, cfg *Config) *Pod {
 	return nil
 }
 
-// Order is what is said to a pod that is evicted.
+// Order tells the pool to evict a pod.
 type Order struct {
 	UID string
 	// Signal is what there is too little of.
@@ -135,7 +135,8 @@ func quantity(s Signal, n int64) string {
 	return resource.NewQuantity(n, format).String()
 }
 
-// Admit says why a pod must not start now; empty: it may. Critical pods always may, and under memory pressure alone all that request any.
+// Admit returns why a pod must not start now; empty: it may. Critical pods always may, and under memory pressure alone all pods with
+// requests.
 func Admit(pod *manifests.Pod, now []corev1.NodeConditionType) string {
 	if len(now) == 0 || manifests.PriorityOf(pod).Critical() {
 		return ""

@@ -100,7 +100,7 @@ func (k *Kernel) pids(into Observations) {
 	}
 }
 
-// allocatable is what is left of the limit of all pods, pages of files that nobody has touched for long included.
+// allocatable is what remains of the limit of all pods; inactive file pages count as free.
 func (k *Kernel) allocatable(into Observations) {
 	if k.PodsMemory == "" {
 		return
@@ -137,8 +137,8 @@ func disk(into Observations, dir string, available, inodes Signal) {
 	}
 }
 
-// stallTrigger asks the kernel to tell when tasks have waited for memory for a tenth of a second within two: windows of whole two seconds
-// need no privilege, and cost nothing while nobody waits.
+// stallTrigger makes the kernel report when tasks have waited for memory for a tenth of a second within two seconds: windows of whole two
+// seconds need no privilege, and cost nothing while no task waits.
 const stallTrigger = "some 200000 2000000\x00"
 
 // Stalls implements Sensors.

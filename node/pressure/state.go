@@ -32,7 +32,7 @@ type Verdict struct {
 	Level Level
 }
 
-// short says that there is less than a threshold allows; reclaiming, less than is to be free in the end.
+// short reports whether less is available than a threshold allows; reclaiming adds the minimum to reclaim.
 func (t *Threshold) short(l Level, reclaiming bool) bool {
 	want := t.Amount.Of(l.Capacity)
 	if reclaiming {

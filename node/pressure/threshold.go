@@ -1,10 +1,10 @@
-// Package pressure watches what the machine is short of: memory, disk, inodes and process ids. It says so in the conditions of the node,
-// gives back what nobody needs, and has pods evicted when that is not enough, by the rules of a kubelet (pkg/kubelet/eviction).
+// Package pressure watches for shortage of memory, disk, inodes and process ids. It maintains the pressure conditions of the node, reclaims
+// what is unused, and evicts pods when that is not enough, by the rules of a kubelet (pkg/kubelet/eviction).
 //
-// Which thresholds are met, the order of pods and the words are pure. Sensors read the kernel; pods, images and dead containers are seen
-// and changed through small interfaces. It must not know how a pod is stopped, nor when it comes back.
+// Thresholds, the order of pods and messages are pure. Sensors read the kernel; pods, images and dead containers are observed and changed
+// through small interfaces. It must not know how a pod is stopped, nor when it comes back.
 //
-// Goroutines: Monitor.Run keeps one, which waits for the kernel's pressure stall information where there is any; it waits for it.
+// Goroutines: Monitor.Run has one, which waits for pressure stall information of the kernel.
 package pressure
 
 import (
@@ -62,15 +62,15 @@ func (s Signal) Resource() string {
 	return "ephemeral-storage"
 }
 
-// Threshold says from where on there is too little.
+// Threshold is the level of a signal below which pods are evicted.
 type Threshold struct {
 	Signal Signal
 	Amount capacity.Amount
 	// Grace is how long it must be met before pods are evicted; 0: at once.
 	Grace time.Duration
-	// Soft says that pods have time to stop.
+	// Soft: pods have time to stop.
 	Soft bool
-	// MinReclaim is how much more than the threshold must be free before it is not met any more.
+	// MinReclaim is how much more than the threshold must be free before the threshold no longer counts as met.
 	MinReclaim capacity.Amount
 }
 
@@ -81,9 +81,9 @@ type Config struct {
 	MaxPodGrace time.Duration
 	// Transition is how long a condition stays after its threshold was met last.
 	Transition time.Duration
-	// Period is how often is looked without an event of the kernel.
+	// Period is the interval of checks without an event of the kernel.
 	Period time.Duration
-	// EvictCritical says that critical pods are evicted like others.
+	// EvictCritical: critical pods are evicted like others.
 	EvictCritical bool
 }
 
@@ -104,9 +104,9 @@ func HardAmounts(thresholds []Threshold) (memory, storage capacity.Amount) {
 // Written are thresholds as a KubeletConfiguration has them, by signal.
 type Written struct {
 	Hard, Soft, SoftGrace, MinReclaim map[string]string
-	// MergeDefaults says that a default counts for each signal that Hard does not have; else they count only when it is empty.
+	// MergeDefaults: the default counts for each signal that Hard does not have; else defaults count only when Hard is empty.
 	MergeDefaults bool
-	// Allocatable says that all pods together have a limit of memory, so that they can be short of it.
+	// Allocatable: all pods together have a limit of memory, so that they can run short of it.
 	Allocatable bool
 }
 

@@ -33,8 +33,7 @@ const (
 
 // Authenticator knows tokens, as an API server's TokenReview does.
 type Authenticator interface {
-	// AuthenticateToken returns whose token it is; ok is false for one that it does not know. An error says that it
-	// cannot tell at present.
+	// AuthenticateToken returns the user of a token; ok is false for an unknown token. An error means that it cannot be checked at present.
 	AuthenticateToken(ctx context.Context, token string) (u User, ok bool, err error)
 }
 
@@ -48,21 +47,20 @@ type Attributes struct {
 	Path        string
 }
 
-// Authorizer says who may do what.
+// Authorizer authorizes requests.
 type Authorizer interface {
-	// Authorize says whether it is allowed. An error says that it cannot tell at present; it is not allowed then.
+	// Authorize reports whether a request is allowed. An error means that it cannot be checked at present; the request is not allowed then.
 	Authorize(ctx context.Context, a Attributes) (allowed bool, err error)
 }
 
-// Access says who may make which requests. A request with credentials that are wrong is refused, also where anybody
-// may ask.
+// Access authenticates and authorizes requests. A request with wrong credentials is refused, even where anonymous requests are allowed.
 type Access struct {
 	// ClientCA has the authorities of client certificates; nil: none counts. The user is the common name, the groups are the
 	// organizations.
 	ClientCA *Authorities
 	// Tokens know bearer tokens, in this order.
 	Tokens []Authenticator
-	// Anonymous: who has no credentials is system:anonymous.
+	// Anonymous: requests without credentials are made by system:anonymous.
 	Anonymous bool
 	// Authorizer decides. Of the subresources of a path one that is allowed is enough.
 	Authorizer Authorizer
@@ -79,7 +77,7 @@ type refusal struct {
 // userKey is where the context of a request has its user.
 type userKey struct{}
 
-// UserOf returns who makes a request that was let through; ok is false where nobody was asked.
+// UserOf returns the user of an authorized request; ok is false where requests are not authorized.
 func UserOf(ctx context.Context) (u User, ok bool) {
 	u, ok = ctx.Value(userKey{}).(User)
 	return u, ok
@@ -145,7 +143,7 @@ func (u User) authenticated() User {
 	return u
 }
 
-// bearer returns the token of a request; given says that there is an Authorization header at all.
+// bearer returns the token of a request; given reports whether there is an Authorization header at all.
 func bearer(r *http.Request) (token string, given bool) {
 	header := r.Header.Get("Authorization")
 	kind, token, _ := strings.Cut(strings.TrimSpace(header), " ")
@@ -155,8 +153,8 @@ func bearer(r *http.Request) (token string, given bool) {
 	return strings.TrimSpace(token), true
 }
 
-// verbOf is the verb of a request. What runs or reaches something in a pod creates, also by GET, which a WebSocket needs: who
-// may read must not be let in by that, as a kubelet does.
+// verbOf is the verb of a request. Paths that run or reach something in a pod are "create", also by GET, which a WebSocket needs: as in a
+// kubelet, the right to read must not include them.
 func verbOf(r *http.Request) string {
 	switch first, _, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/"); first {
 	case "exec", "attach", "run", "portForward":
@@ -206,7 +204,7 @@ func Subresources(path string) []string {
 	return []string{"proxy"}
 }
 
-// AlwaysAllow lets everybody do everything who has proved who they are.
+// AlwaysAllow allows everything to authenticated users.
 type AlwaysAllow struct{}
 
 // Authorize implements Authorizer.
@@ -236,7 +234,7 @@ func (r Rules) allow(subject string, a Attributes) bool {
 	})
 }
 
-// Check says what is wrong with rules.
+// Check returns what is wrong with rules.
 func (r Rules) Check() error {
 	verbs := []string{"get", "create", "update", "patch", "delete", "*"}
 	subresources := []string{"*", "metrics", "stats", "log", "pods", "healthz", "configz", "checkpoint", "statusz", "proxy"}
@@ -306,7 +304,7 @@ type Authorities struct {
 	now  func() time.Time
 }
 
-// NewAuthorities returns those of a file, which is read when somebody comes with a certificate.
+// NewAuthorities returns the authorities of a file, which is read when a client presents a certificate.
 func NewAuthorities(file string, log *slog.Logger) *Authorities {
 	return &Authorities{now: time.Now, pool: watched[*x509.CertPool]{file: file, log: log, parse: parseAuthorities}}
 }
@@ -346,7 +344,7 @@ type TokenFile struct {
 	users watched[map[[sha256.Size]byte]User]
 }
 
-// NewTokenFile returns that of a file, which is read when somebody comes with a token.
+// NewTokenFile returns the tokens of a file, which is read when a client presents a token.
 func NewTokenFile(file string, log *slog.Logger) *TokenFile {
 	return &TokenFile{users: watched[map[[sha256.Size]byte]User]{file: file, log: log, parse: parseTokens}}
 }

@@ -28,9 +28,9 @@ import (
 // Certificate is the certificate of a server, in two files that are read again when they have changed.
 type Certificate struct {
 	certFile, keyFile string
-	// own, unless nil, makes the files when there are none that serve.
+	// own, which may be nil, creates the files when there are no usable ones.
 	own *selfSigned
-	// instead, unless nil, serves as long as there is none in the files.
+	// instead, which may be nil, is used while the files have no certificate.
 	instead *Certificate
 	log     *slog.Logger
 
@@ -47,12 +47,12 @@ type selfSigned struct {
 	now   func() time.Time
 }
 
-// Files is a certificate that somebody else takes care of.
+// Files is a certificate that is maintained by others.
 func Files(certFile, keyFile string, log *slog.Logger) *Certificate {
 	return &Certificate{certFile: certFile, keyFile: keyFile, log: log}
 }
 
-// Issued is a certificate that somebody puts into a file, with its key, some time. Until then there is another one.
+// Issued is a certificate that another part writes into a file, with its key, later on. Until then another one is used.
 func Issued(file string, until *Certificate, log *slog.Logger) *Certificate {
 	return &Certificate{certFile: file, keyFile: file, instead: until, log: log}
 }
@@ -128,7 +128,7 @@ func stampOf(files ...string) stamp {
 	return stamp(b.String())
 }
 
-// loadPair is tls.LoadX509KeyPair for files that somebody has configured.
+// loadPair is tls.LoadX509KeyPair for configured files.
 func loadPair(certFile, keyFile string) (tls.Certificate, error) {
 	cert, err := regular.ReadFile(certFile, maxAccessFile)
 	if err != nil {
@@ -150,7 +150,7 @@ const (
 // epoch is before any clock that is right: certificates are valid from then on.
 func epoch() time.Time { return time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC) }
 
-// ensure makes the files anew unless they serve. known is what was read of them last.
+// ensure recreates the files unless they are usable. known is what was last read from them.
 func (s *selfSigned) ensure(certFile, keyFile string, known *x509.Certificate) error {
 	if known == nil {
 		if pair, err := loadPair(certFile, keyFile); err == nil { // what cannot be read is replaced
@@ -171,7 +171,7 @@ func (s *selfSigned) ensure(certFile, keyFile string, known *x509.Certificate) e
 	return errors.Join(atomicfile.Write(keyFile, key, 0o600), atomicfile.Write(certFile, cert, 0o644))
 }
 
-// serves says that a certificate can still be used under our name.
+// serves reports whether a certificate is still valid for our name.
 func (s *selfSigned) serves(cert *x509.Certificate) bool {
 	return slices.Contains(cert.DNSNames, s.names[0]) && s.now().Add(renewAhead).Before(cert.NotAfter)
 }

@@ -6,8 +6,8 @@ import (
 	"sync"
 )
 
-// limited is a listener that hangs up on who comes when there are too many. Nobody waits: strangers that keep all
-// connections would keep everybody else waiting.
+// limited is a listener that closes new connections at once when there are too many. None is queued: clients that keep all connections open
+// would keep all others waiting.
 type limited struct {
 	net.Listener
 	max int

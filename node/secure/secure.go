@@ -1,11 +1,11 @@
-// Package secure lets others than root ask this machine, over TCP: TLS with certificates that are read again when they
-// change, client certificates and tokens, authorization by what a kubelet calls the subresource of a path, and limits that
-// keep strangers from costing memory.
+// Package secure serves a handler to clients other than root over TCP: TLS with certificates that are re-read when they change, client
+// certificates and tokens, authorization by what a kubelet calls the subresource of a path, and limits on the memory that strangers can
+// use.
 //
-// It knows nothing of what is asked: that is in the handler that it is given.
+// It must not know what is served: that is up to the handler.
 //
-// Goroutines: those of net/http, one per connection; Server.Run waits for them. Files are looked at when somebody
-// connects, and never in between.
+// Goroutines: those of net/http, one per connection; Server.Run waits for them. Files are checked on a new connection, and never in
+// between.
 package secure
 
 import (
@@ -42,9 +42,9 @@ type Config struct {
 	// MinVersion and CipherSuites are those of crypto/tls; 0 and nil: its own choice.
 	MinVersion   uint16
 	CipherSuites []uint16
-	// Access says who may do what; nil: everybody may do all that the handler does.
+	// Access authorizes requests; nil: every client may use the whole handler.
 	Access *Access
-	// Handler answers. Streams says of which requests it may take as long as it likes; nil: none.
+	// Handler serves requests. Streams reports which of them have no time limit; nil: none.
 	Handler http.Handler
 	Streams func(*http.Request) bool
 	// MaxConnections bounds the connections at once, half as many for each address, or /64 of IPv6; 0: DefaultMaxConnections.
@@ -157,7 +157,7 @@ func (s *Server) tls() *tls.Config {
 	return c
 }
 
-// handler bounds requests and asks who may make them.
+// handler limits requests and authorizes them.
 func (s *Server) handler() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		control := http.NewResponseController(w) // the timeouts of http.Server would count for streams, too

@@ -508,7 +508,7 @@ func TestStrangersCannotTakeAllConnections(t *testing.T) {
 	}
 }
 
-// from is a connection of somebody.
+// from is a connection of one client.
 type from struct {
 	net.Conn
 	addr *net.TCPAddr

@@ -94,7 +94,7 @@ func (h Hierarchies) process(r *reader, cgroup string) int {
 	return processIn(r, filepath.Join(root, cgroup), 0)
 }
 
-// maxNesting is how far below the cgroup of a container is looked for its processes.
+// maxNesting bounds how deep below the cgroup of a container its processes are searched.
 const maxNesting = 8
 
 func processIn(r *reader, dir string, depth int) int {

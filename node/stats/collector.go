@@ -34,7 +34,7 @@ type Config struct {
 
 // Periods of measuring.
 const (
-	// firstWindow is over what time a rate is measured when nobody has asked before.
+	// firstWindow is the time over which a rate is measured without an earlier measurement.
 	firstWindow = 100 * time.Millisecond
 	// rateWindow is the shortest time after which a rate is measured from a new start, longestWindow the longest over
 	// which one says anything about the present.
@@ -63,7 +63,8 @@ type Collector struct {
 	// turn is held by the one who reads.
 	turn chan struct{}
 	r    reader
-	// starts are where rates are measured from, by cgroup; disks what was found on disk, by uid. Both belong to who has the turn.
+	// starts are the measurements that rates start from, by cgroup; disks are the measured disks, by uid. Both belong to the holder of the
+	// turn.
 	starts map[string]start
 	disks  map[string]foundDisk
 }
@@ -344,7 +345,7 @@ func (c *Collector) readDisks(ctx context.Context, pods []Pod, o Options) error 
 	return nil
 }
 
-// covers says that all containers of a pod were there when its disk was measured.
+// covers reports whether all containers of a pod existed when its disk was measured.
 func covers(d *PodDisk, p *Pod) bool {
 	for i := range p.Containers {
 		if _, ok := d.Layers[p.Containers[i].Name]; !ok {

@@ -23,7 +23,7 @@ const (
 	maxFile = 1 << 20
 )
 
-// release gives back what a long file has taken. What was returned is not good any more.
+// release frees the buffer of a long file. Earlier results are invalid afterwards.
 func (r *reader) release() {
 	if len(r.buf) > keptBuffer {
 		r.buf = nil

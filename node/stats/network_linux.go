@@ -2,7 +2,7 @@ package stats
 
 import "strconv"
 
-// maxInterfaces is how many interfaces of a pod are told: it may have made many.
+// maxInterfaces bounds the reported interfaces of a pod, which may have created many.
 const maxInterfaces = 64
 
 // network reads the interfaces that the processes of a cgroup see.

@@ -1,8 +1,8 @@
-// Package stats reads what the machine, its pods and their containers use: processor, memory, swap, processes, disks,
-// network and pressure, as the kernel counts it in cgroups (v1 and v2) and in /proc.
+// Package stats reads what the machine, its pods and their containers use: processor, memory, swap, processes, disks, network and pressure,
+// as the kernel counts it in cgroups (v1 and v2) and in /proc.
 //
-// It reads when it is asked and at no other time; nothing runs in between. What costs a walk over directories is kept for
-// a while. Where the pods are it is told; it changes nothing.
+// It reads on request only. Results that cost a walk over directories are cached for a while. It must not change anything; callers pass the
+// places of the pods.
 //
 // Goroutines: none.
 package stats
@@ -39,7 +39,7 @@ type CPU struct {
 // Memory is in bytes.
 type Memory struct {
 	Usage uint64
-	// WorkingSet is Usage without the pages of files that nobody has touched for long.
+	// WorkingSet is Usage without inactive file pages.
 	WorkingSet uint64
 	// RSS is anonymous memory, Cache that of files, Mapped what of it is mapped.
 	RSS, Cache, Mapped uint64
@@ -108,7 +108,7 @@ type DiskUse struct{ Bytes, Inodes uint64 }
 // PodDisk is what a pod has on disk, measured at Time.
 type PodDisk struct {
 	Time time.Time
-	// Volumes are its emptyDirs, by name. Those in memory are told in Memory.
+	// Volumes are its emptyDirs, by name. Those in memory are part of Memory.
 	Volumes map[string]DiskUse
 	Memory  map[string]bool
 	// Layers are what containers have written to their root file systems, Logs their log files, by container.
@@ -163,6 +163,6 @@ type Machine struct {
 	// MaxPID is how many tasks there can be; Pids.Limit is that, too.
 	MaxPID  uint64
 	Network []Interface
-	// Agent is monopod itself, Pods all pods together; nil where they cannot be told.
+	// Agent is monopod itself, Pods all pods together; nil where they are unknown.
 	Agent, Pods *Usage
 }

@@ -6,8 +6,8 @@ import (
 	"net"
 )
 
-// maxFrame is the longest SPDY frame that is read: clients send up to 32 KiB at once. The protocol allows 16 MiB, hundreds
-// of which would be taken in before anybody has to wait.
+// maxFrame is the longest SPDY frame that is read: clients send up to 32 KiB at once. The protocol allows 16 MiB, hundreds of which would
+// be buffered before the client is blocked.
 const maxFrame = 1 << 20
 
 // bounded is a connection on which no SPDY frame is too long.
@@ -35,7 +35,7 @@ func (b *bounded) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// scan follows the frames: a head of eight bytes, of which the last three are the length of what comes behind it.
+// scan follows the frames: a header of eight bytes whose last three are the length of the body.
 func (b *bounded) scan(p []byte) bool {
 	for len(p) > 0 {
 		if b.left > 0 {
@@ -57,7 +57,7 @@ func (b *bounded) scan(p []byte) bool {
 	return true
 }
 
-// Close implements net.Conn. Whoever comes second has what it wants.
+// Close implements net.Conn. A second call does nothing.
 func (b *bounded) Close() error {
 	_ = b.Conn.Close()
 	return nil

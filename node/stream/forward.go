@@ -103,7 +103,7 @@ func (h *Handler) forwardTunnel(w http.ResponseWriter, r *http.Request, key mani
 	return err
 }
 
-// checkForward says what is wrong with a new stream.
+// checkForward returns what is wrong with a new stream.
 func checkForward(s httpstream.Stream) error {
 	if _, err := portOf(s.Headers().Get(corev1.PortHeader)); err != nil {
 		return err

@@ -21,11 +21,11 @@ type hijacked struct {
 	// idle is how long nothing may move.
 	idle time.Duration
 	last atomic.Int64
-	// linger has the next Close only say goodbye. ended is closed when nothing can be read any more.
+	// linger makes the next Close only shut down writing. ended is closed at the end of the input.
 	linger atomic.Bool
 	ended  chan bool
 	once   sync.Once
-	// other says that what comes is not SPDY.
+	// other reports that the input is not SPDY.
 	other bool
 }
 
@@ -47,7 +47,7 @@ func (h *hijacked) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 
 func (h *hijacked) moved() { h.last.Store(time.Now().UnixNano()) }
 
-// watchIdle calls idle when nothing has moved for a time, and again if it goes on.
+// watchIdle calls idle after each period without traffic.
 func (h *hijacked) watchIdle(limit time.Duration, idle func()) (stop func()) {
 	var mu sync.Mutex
 	var t *time.Timer
@@ -91,7 +91,7 @@ func (m *moving) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// Close implements net.Conn. Whoever comes second has what it wants.
+// Close implements net.Conn. A second call does nothing.
 func (m *moving) Close() error {
 	if c, ok := m.Conn.(interface{ CloseWrite() error }); ok && m.h.linger.CompareAndSwap(true, false) {
 		return c.CloseWrite()

@@ -46,7 +46,7 @@ type remote struct {
 	// ctx ends when the client is gone.
 	ctx     context.Context
 	streams streams.Streams
-	// finish tells how it ended, and closes the connection.
+	// finish sends the result, and closes the connection.
 	finish func(metav1.Status)
 }
 

@@ -69,7 +69,7 @@ func (c *wire) accept(ctx context.Context, check func(httpstream.Stream) error) 
 		if err := check(s); err != nil {
 			return err
 		}
-		// Who writes before the reply waits for it, for good when it fails: so it comes first.
+		// A write before the reply would block until the reply, for good if that fails: so the reply comes first.
 		if r, ok := s.(interface{ SendReply(http.Header, bool) error }); ok {
 			if err := r.SendReply(http.Header{}, false); err != nil {
 				return err
@@ -108,8 +108,7 @@ func (c *wire) drop(all ...httpstream.Stream) {
 	}
 }
 
-// shut lets go of everything, once nothing can be sent any more. A stream with something that nobody reads would keep
-// all others.
+// shut closes everything once nothing more can be sent. A stream with unread data would block all others.
 func (c *wire) shut() {
 	c.mu.Lock()
 	var all []httpstream.Stream

@@ -1,13 +1,12 @@
-// Package stream connects clients to processes and ports of pods: it serves the kubelet's paths for that, /exec, /attach,
-// /portForward, /run and /containerLogs, over SPDY and WebSocket, and holds the client of them that the command line uses.
+// Package stream connects clients to processes and ports of pods: it serves the kubelet's paths for that, /exec, /attach, /portForward,
+// /run and /containerLogs, over SPDY and WebSocket, and has the client of them for the command line.
 //
-// It owns the connections once they are upgraded. It must not know how containers are run, nor decide who may: whoever
-// mounts a Handler lets nobody through to it who may not do what root may.
+// It owns the connections once they are upgraded. It must not know how containers are run, nor authorize: the caller that mounts a Handler
+// must let only requests through that may do what root may.
 //
-// Goroutines: those of a connection end with it, and a connection ends with its client, with what it is connected to, after
-// a time without any traffic, or with the context of its request, for which the server that mounts a Handler should have
-// a BaseContext. Wait waits for all of them. What is on its way takes up no more memory than a connection's buffers: who reads
-// slowly slows down who writes.
+// Goroutines: those of a connection end with it, and a connection ends with its client, with its process or port, after an idle timeout, or
+// with the context of its request, for which the server that mounts a Handler should have a BaseContext. Wait waits for all of them. Data
+// in transit is limited to the buffers of a connection: a slow reader slows down the writer.
 package stream
 
 import (

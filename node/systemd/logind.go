@@ -73,7 +73,7 @@ func (l *Logind) DelayMax(ctx context.Context) (time.Duration, error) {
 	return time.Duration(min(usec, math.MaxInt64/uint64(time.Microsecond))) * time.Microsecond, err
 }
 
-// Preparing says that the machine is going down.
+// Preparing reports whether the machine is shutting down.
 func (l *Logind) Preparing(ctx context.Context) (bool, error) {
 	v, err := l.property(ctx, "PreparingForShutdown")
 	is, _ := v.(bool)
@@ -99,8 +99,8 @@ func (l *Logind) Reload(ctx context.Context) error {
 	return nil
 }
 
-// Next waits for the next word of logind: true when the machine is about to go down, false when that was taken back. An error
-// says that there is none any more.
+// Next waits for the next signal of logind: true when a shutdown begins, false when it is cancelled. An error means that the connection is
+// lost.
 func (l *Logind) Next(ctx context.Context) (bool, error) {
 	for {
 		select {
@@ -142,7 +142,7 @@ func AllowDelay(d time.Duration, dirs ...string) error {
 	return fmt.Errorf("allow pods their time at a shutdown: %w", errors.Join(errs...))
 }
 
-// RemoveDropIns removes what AllowDelay has written, and says whether there was something.
+// RemoveDropIns removes the files of AllowDelay, and reports whether there were any.
 func RemoveDropIns(dirs ...string) (removed bool, err error) {
 	for _, dir := range dirs {
 		switch gone := os.Remove(filepath.Join(dir, DropIn)); {

@@ -13,15 +13,15 @@ import (
 	"time"
 )
 
-// Notifier tells the service manager how a service is. The zero Notifier, and nil, tell nobody.
+// Notifier reports the state of a service to the service manager. The zero Notifier, and nil, do nothing.
 type Notifier struct {
-	// Socket is where the manager listens; empty: nobody does.
+	// Socket is the socket of the manager; empty: there is none.
 	Socket string
-	// Watchdog is after how long without a ping the service counts as dead; 0: nobody watches.
+	// Watchdog is the time without a ping after which the service counts as dead; 0: there is no watchdog.
 	Watchdog time.Duration
 }
 
-// variables are those by which a service manager says where it listens.
+// variables are the environment variables of a service manager with its address.
 func variables() []string { return []string{"NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID"} }
 
 // FromEnvironment returns the Notifier of this process, and takes its variables out of the environment: to an OCI runtime
@@ -39,7 +39,7 @@ func FromEnvironment() *Notifier {
 	return n
 }
 
-// Listens says that somebody wants to be told.
+// Listens reports whether a service manager receives the reports.
 func (n *Notifier) Listens() bool { return n != nil && n.Socket != "" }
 
 // Tell sends assignments, as READY=1, see sd_notify(3).

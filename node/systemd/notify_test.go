@@ -11,7 +11,7 @@ import (
 	"monopod/node/systemd"
 )
 
-// manager stands for a service manager; it returns what it was told.
+// manager is a fake service manager; it returns the reports.
 func manager(t *testing.T) (path string, told func() string) {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "sd")

@@ -48,7 +48,7 @@ func quoted(s string) string {
 	return s
 }
 
-// IsOurs says that a unit is one of ours.
+// IsOurs reports whether a unit was written by monopod.
 func IsOurs(text string) bool {
 	return strings.HasPrefix(text, strings.SplitAfter(unit, "\n")[0])
 }

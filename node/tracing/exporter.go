@@ -33,9 +33,9 @@ const (
 type exporter struct {
 	*otlptrace.Exporter
 	log *slog.Logger
-	// away says that the last attempt failed, ended that failures are none any more.
+	// away reports that the last attempt failed, ended that failures are no longer logged.
 	away, ended atomic.Bool
-	// done is closed when nothing is sent any more.
+	// done is closed when nothing more is sent.
 	done chan struct{}
 }
 

@@ -1,10 +1,9 @@
-// Package tracing tells a collector of OpenTelemetry how long the start of each pod took, and what of it: one trace for
-// each start, sent by OTLP over gRPC without TLS, as a kubelet sends its own.
+// Package tracing exports how long the start of each pod took, and its steps, to an OpenTelemetry collector: one trace for each start, sent
+// by OTLP over gRPC without TLS, as a kubelet does.
 //
-// Whoever is told here is never kept waiting: spans are queued, and those that find the queue full are dropped. It decides nothing.
-//
-// Spans, the queue and the sending are those of the OpenTelemetry SDK, whose global state is neither used nor changed: here is what
-// makes spans of what is done for a pod, and (exporter.go) how long it is tried to send them.
+// Callers never wait: spans are queued, and dropped when the queue is full. It must not decide anything. Spans, the queue and the export
+// are those of the OpenTelemetry SDK, whose global state is neither used nor changed; this package makes spans of the actions for a pod,
+// and limits (exporter.go) the retries of the export.
 //
 // Goroutines: Run, and those of the SDK and gRPC while it runs.
 package tracing
@@ -71,11 +70,11 @@ type Tracer struct {
 //	(unknown) --Seen or Again--> starting --Ready or Ended--> over --Again--> starting
 type start struct {
 	pod Pod
-	// over says that it does not start now.
+	// over reports that it is not starting now.
 	over  bool
 	root  trace.Span
 	since time.Time
-	// begun says that something has been done for it; until then it waits to be admitted.
+	// begun reports that an action has begun; until then the pod waits for admission.
 	begun bool
 	// ran is when the last of its containers was started.
 	ran   time.Time
@@ -91,7 +90,8 @@ func New(cfg Config) *Tracer {
 	return &Tracer{cfg: cfg, provider: provider, tracer: provider.Tracer("monopod/node/tracing"), pods: map[key]*start{}}
 }
 
-// Run sends what is told until ctx ends, and then what is left if the collector takes it at once. What was over before is not sent.
+// Run exports spans until ctx ends, then flushes the queue if the collector accepts it at once. Starts that ended before Run are not
+// exported.
 func (t *Tracer) Run(ctx context.Context) {
 	end := t.send(ctx)
 	<-ctx.Done()
@@ -110,7 +110,7 @@ func (t *Tracer) send(ctx context.Context, opts ...grpc.DialOption) (end func())
 	return func() { e.end(context.WithoutCancel(ctx), spans) }
 }
 
-// Seen notes a pod that is there. One that is not known begins to start, unless it runs already.
+// Seen records an existing pod. A new one begins to start, unless it runs already.
 func (t *Tracer) Seen(p Pod, runs bool, now time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -125,7 +125,7 @@ func (t *Tracer) Seen(p Pod, runs bool, now time.Time) {
 	}
 }
 
-// Again notes that a pod is made, or made anew. Its uid may not be known yet.
+// Again records that a pod is created, or recreated. Its uid may not be known yet.
 func (t *Tracer) Again(p Pod, now time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -164,7 +164,7 @@ func (t *Tracer) Begin(p Pod, now time.Time, step Step) *Span {
 	return &Span{tracer: t, start: s, span: t.beginLocked(s, s.root, step)}
 }
 
-// Phase tells of a part of the step, also after its end. why says why it failed; empty: it did not.
+// Phase records a part of the step, also after its end. why is the error; empty: it succeeded.
 func (s *Span) Phase(step Step, over time.Time, why string) {
 	if s == nil {
 		return
@@ -174,7 +174,7 @@ func (s *Span) Phase(step Step, over time.Time, why string) {
 	finishLocked(s.start, s.tracer.beginLocked(s.start, s.span, step), over, why)
 }
 
-// End tells of the step; why is as in Phase. runs says that a container of the pod has been started by it, and that it is not one that has to end first.
+// End ends the step; why is as in Phase. runs reports that a container of the pod has been started by it, other than an init container.
 func (s *Span) End(over time.Time, why string, runs bool) {
 	if s == nil {
 		return
@@ -208,7 +208,7 @@ func (t *Tracer) Ended(p Pod, now time.Time, why string) {
 	}
 }
 
-// Gone notes that a pod is not there any more.
+// Gone records that a pod has gone.
 func (t *Tracer) Gone(p Pod, now time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -218,7 +218,7 @@ func (t *Tracer) Gone(p Pod, now time.Time) {
 	}
 }
 
-// endLocked tells of the whole start.
+// endLocked ends the whole start.
 func endLocked(s *start, now time.Time, why string) {
 	if s.over {
 		return
@@ -245,7 +245,7 @@ func (t *Tracer) beginLocked(s *start, parent trace.Span, step Step) trace.Span 
 	return span
 }
 
-// finishLocked ends a span; why says why it failed, if it did. Only now the pod is known for sure.
+// finishLocked ends a span; why is its error, if any. Only now all attributes of the pod are known.
 func finishLocked(s *start, span trace.Span, over time.Time, why string) {
 	span.SetAttributes(texts("k8s.namespace.name", s.pod.Namespace, "k8s.pod.name", s.pod.Name, "k8s.pod.uid", s.pod.UID)...)
 	if why != "" {

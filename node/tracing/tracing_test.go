@@ -106,7 +106,7 @@ var web = Pod{"default", "web", "u1"}
 
 func at(seconds int) time.Time { return time.Unix(int64(1000+seconds), 0) }
 
-// startWeb tells of a start with an init container that fails once.
+// startWeb records a start with an init container that fails once.
 func startWeb(tr *Tracer) {
 	tr.Seen(Pod{"default", "web", ""}, false, at(0))
 	tr.Again(web, at(2))
@@ -253,7 +253,7 @@ func TestAPartIsSampled(t *testing.T) {
 	}
 }
 
-// tell tells of starts that are over at once.
+// tell records starts that end at once.
 func tell(tr *Tracer, n int) {
 	for range n {
 		tr.Again(web, at(0))

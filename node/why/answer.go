@@ -67,7 +67,7 @@ func sortedPods(pods []Pod) []Pod {
 	return pods
 }
 
-// told says that the chain of a pod has nothing but what another chain of the answer says already.
+// told reports whether the chain of a pod only repeats another chain of the answer.
 func (f Facts) told(c *Chain) bool {
 	causes := 0
 	for _, s := range c.Steps {
@@ -158,7 +158,7 @@ func (f Facts) agent() []Chain {
 	return nil
 }
 
-// input is about a file or URL; ok is false when it is as it should be.
+// input explains a file or URL; ok is false when it has no problem.
 func (f Facts) input(in *model.Input) (c Chain, ok bool) {
 	b := newBuilder(f, Pod{}, Chain{Input: in.Input})
 	goesOn := "nothing of it runs"
@@ -345,7 +345,7 @@ func (f Facts) named(namespace, name string) *Object {
 	return nil
 }
 
-// isContent says that a kind holds what pods use, rather than pods.
+// isContent reports whether a kind holds what pods use, rather than pods.
 func isContent(kind string) bool {
 	return slices.Contains([]string{"ConfigMap", "Secret", "PersistentVolume", "PersistentVolumeClaim", "StorageClass", "RuntimeClass", "PriorityClass", "Service", "Namespace"}, kind)
 }
@@ -408,7 +408,7 @@ func (f Facts) unknown(key, namespace, name string) Chain {
 	return c
 }
 
-// guesses are what may be meant by a name that is not there.
+// guesses are suggestions for a name that does not exist.
 func (f Facts) guesses(namespace, name string) []string {
 	var here, everywhere []string
 	for _, p := range sortedPods(f.Pods) {

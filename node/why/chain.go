@@ -46,7 +46,7 @@ func (w *writer) act(format string, args ...any) {
 	w.add(Step{Kind: Action, Text: text})
 }
 
-// next says what happens by itself. A zero time means at once, or at an event that text names.
+// next adds what happens automatically. A zero time means at once, or at an event that the text names.
 func (w *writer) next(at time.Time, format string, args ...any) {
 	w.add(Step{Kind: Next, At: at, Text: fmt.Sprintf(format, args...)})
 }
@@ -84,7 +84,7 @@ func (b *builder) retried(what string) {
 	b.next(b.NextTry, "%s %s%s", what, b.in(b.NextTry), b.repeated())
 }
 
-// repeated says how often it has been tried in vain.
+// repeated returns the number of failed attempts as text.
 func (b *builder) repeated() string {
 	switch n := b.Trouble.Count; {
 	case n > 1:
@@ -94,7 +94,7 @@ func (b *builder) repeated() string {
 	}
 }
 
-// times says how often.
+// times returns a count as text.
 func times(n int) string {
 	if n == 1 {
 		return "once"
@@ -163,7 +163,7 @@ func (p *Pod) spec(container string) *corev1.Container {
 	return nil
 }
 
-// isInit says that others wait for the container.
+// isInit reports whether a container is an init container, for which others wait.
 func (p *Pod) isInit(container string) bool {
 	return slices.ContainsFunc(p.Object.Spec.InitContainers, func(c corev1.Container) bool { return c.Name == container })
 }

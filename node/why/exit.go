@@ -56,7 +56,7 @@ func (e *exit) explain() {
 	e.act("%s", action)
 }
 
-// ending is the step that says how a container ended.
+// ending adds how a container ended.
 func (e *exit) ending() {
 	name, end := e.name, e.end
 	ago := e.ago(end.FinishedAt.Time)
@@ -103,14 +103,14 @@ func exitHint(code int32) string {
 	return ""
 }
 
-// signalOf says by which signal an exit code stands for an end.
+// signalOf returns the signal that an exit code stands for.
 func signalOf(code int32) (string, bool) {
 	names := map[int32]string{1: "SIGHUP", 2: "SIGINT", 3: "SIGQUIT", 4: "SIGILL", 6: "SIGABRT", 7: "SIGBUS", 8: "SIGFPE", 9: "SIGKILL", 11: "SIGSEGV", 13: "SIGPIPE", 14: "SIGALRM", 15: "SIGTERM", 24: "SIGXCPU", 31: "SIGSYS"}
 	name, ok := names[code-128]
 	return name, ok
 }
 
-// deeper adds what stands behind the end of a container, as far as that can be told, and returns what to do.
+// deeper adds the cause behind the exit of a container, as far as it is known, and returns what to do.
 func (e *exit) deeper() string {
 	name, end, field := e.name, e.end, e.field
 	logs := fmt.Sprintf("monopod logs -n %s %s -c %s", e.Object.Namespace, e.Object.Name, name)

@@ -96,7 +96,7 @@ func (p *imagePull) imageNext() {
 	}
 }
 
-// preload is the advice to do without a registry, which begins a sentence that goes on with another way.
+// preload is the advice to do without a registry, as the beginning of a sentence with an alternative.
 func (p *imagePull) preload() string {
 	if p.Places.Preload == "" {
 		return ""
@@ -124,7 +124,7 @@ func (p *imagePull) offline() string {
 	return always + "; if it is not, " + put
 }
 
-// registryCause says what the registry answered, or why it did not, and returns what to do.
+// registryCause adds what the registry answered, or why it did not, and returns what to do.
 func (p *imagePull) registryCause(why cause.Cause, detail string) []string {
 	field, c, host, answer, edit := p.path, p.container, why.Registry, why.Answer, " in "+p.place()
 	again := "correct " + field + ".image" + edit

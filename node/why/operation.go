@@ -28,7 +28,8 @@ const (
 // operation explains what the agent is carrying out for the pod.
 type operation struct{ *builder }
 
-// longest is what has been under way for at least so long: a phase, which says what the actions wait for, else the oldest; nil: nothing is.
+// longest returns an operation that takes at least that long: a phase, which is what the actions wait for, else the oldest; nil: there is
+// none.
 func (o *operation) longest(atLeast time.Duration) *Doing {
 	var oldest *Doing
 	for i := range o.Doing {
@@ -43,7 +44,7 @@ func (o *operation) longest(atLeast time.Duration) *Doing {
 	return oldest
 }
 
-// what says what is being done.
+// what describes the operation.
 func (d *Doing) what() string {
 	who := "the pod"
 	if d.Container != "" {
@@ -76,7 +77,7 @@ func (o *operation) stalled(d *Doing) {
 	o.act("look for the process that hangs: ps -eo pid,ppid,stat,etime,args | grep -E 'runc|shim|cni' (D in STAT: it waits for a disk or a file system)")
 }
 
-// busy is about an action that takes its time, and says whether there is one.
+// busy adds an operation that takes long, and reports whether there is one.
 func (o *operation) busy() bool {
 	d := o.longest(noticeable)
 	if d == nil {

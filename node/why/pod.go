@@ -15,7 +15,7 @@ import (
 	"monopod/manifests"
 )
 
-// settled is how long a container that was restarted must have run before that is no news any more.
+// settled is how long a restarted container must have run before the restart is no longer reported.
 const settled = 2 * time.Minute
 
 // pod makes the chain of a pod.
@@ -105,7 +105,7 @@ func (b *builder) runs() {
 	}
 }
 
-// damaged is about a network that could not be repaired. What else is in the way may come from that.
+// damaged adds a network that could not be repaired, which may be the cause of everything after it.
 func (b *builder) damaged() {
 	if b.NetworkDamaged == "" || b.Object.Spec.HostNetwork {
 		return
@@ -115,7 +115,7 @@ func (b *builder) damaged() {
 	b.act("undo what the message names on this machine, or take the manifest away and put it back, which makes the pod again")
 }
 
-// causes finds what is in the way.
+// causes adds the causes.
 func (b *builder) causes() {
 	if b.Daemon != "" {
 		b.remembered()
@@ -207,7 +207,7 @@ func (b *builder) updating() {
 	b.next(time.Time{}, "it goes on by itself; `monopod history -n %s %s` shows how it went", b.Object.Namespace, b.Object.Name)
 }
 
-// lastSeen is about a pod that was as it should be, before the runtime stopped to answer.
+// lastSeen adds that a healthy pod cannot be observed any longer.
 func (b *builder) lastSeen() {
 	if b.Runtime == "" || b.chain.Reason != "" {
 		return
@@ -217,7 +217,7 @@ func (b *builder) lastSeen() {
 	b.runtimeAdvice()
 }
 
-// remembered is all that can be said while no daemon runs.
+// remembered adds what the disk has about the pod while no daemon runs.
 func (b *builder) remembered() {
 	b.cause(cause.DaemonDown, "", "%s, so nobody knows how the pod is now", b.silence())
 	if len(b.Events) > 0 {
@@ -228,7 +228,7 @@ func (b *builder) remembered() {
 	}
 }
 
-// quiet is about a pod of which nothing is in the way as far as the agent is concerned.
+// quiet explains a pod without a problem of the agent.
 func (b *builder) quiet() {
 	switch {
 	case b.Trouble.Text != "":
@@ -266,7 +266,7 @@ func (b *builder) gates() {
 	b.next(time.Time{}, "nothing is to be done")
 }
 
-// restarted tells of a container that runs, but has only just come back.
+// restarted adds a container that runs, but has only just been restarted.
 func (b *builder) restarted() {
 	all := b.statuses()
 	for i := range all {
@@ -325,7 +325,7 @@ func (b *builder) waiting() {
 	}
 }
 
-// anyRegular says that a container which is no init container has been started.
+// anyRegular reports whether a container other than an init container has been started.
 func (b *builder) anyRegular() bool {
 	return slices.ContainsFunc(b.Object.Status.ContainerStatuses, func(st corev1.ContainerStatus) bool {
 		return st.State.Running != nil || st.State.Terminated != nil || st.LastTerminationState.Terminated != nil

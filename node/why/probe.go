@@ -11,7 +11,7 @@ import (
 // failedProbe explains a probe that fails or has not succeeded yet.
 type failedProbe struct {
 	*builder
-	// probe is what is known of it; nil: nothing yet.
+	// probe is its state; nil: not yet known.
 	probe *model.Probe
 }
 
@@ -43,7 +43,7 @@ func (p *failedProbe) explain() {
 	p.act("%s", p.probeAdvice(p.field(t.Container)+"."+field, output == "", fault))
 }
 
-// served says what the programs of the pod listen on instead of the port that a probe asks.
+// served adds what the programs of the pod listen on instead of the port of the probe.
 func (p *failedProbe) served(container string) {
 	var ports, local []string
 	for _, l := range p.Listeners {

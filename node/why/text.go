@@ -75,7 +75,7 @@ func failureCount(p *model.Probe) string {
 	return fmt.Sprintf(" (%s; %d count)", often, p.Threshold)
 }
 
-// probeTarget says what a probe asks, and the path of it within the container.
+// probeTarget returns the target of a probe, and its path within the container.
 func probeTarget(c *corev1.Container, kind string) (target, field string) {
 	p := c.ReadinessProbe
 	field = "readinessProbe"

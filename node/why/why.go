@@ -1,9 +1,8 @@
-// Package why says in plain words why a pod is as it is: one causal chain for each pod, each file and each source that is
-// not as it should be, from where it is wanted to what a person can do.
+// Package why explains the state of a pod: one causal chain for each pod, file and source with a problem, from its manifest to what a user
+// can do.
 //
-// All and One are pure: they know what they are told (Facts) and neither clock, disk nor containerd. The package owns the
-// words, the kinds of steps and the reasons, which are stable because programs read them; it must not decide anything about
-// pods. It has no goroutines.
+// All and One are pure: they know the Facts, and neither clock, disk nor containerd. The package owns the texts, and the kinds of steps,
+// which are stable because programs read them; it must not decide anything about pods. It has no goroutines.
 package why
 
 import (
@@ -15,7 +14,7 @@ import (
 	"monopod/internal/model"
 )
 
-// Kind says what a step of a chain is about.
+// Kind is the kind of a step.
 type Kind string
 
 // Kinds of steps, in the order in which a chain has them. A chain has several causes when one stands behind the other:
@@ -25,7 +24,7 @@ const (
 	Wanted Kind = "wanted"
 	// Runs: what of it runs now.
 	Runs Kind = "runs"
-	// Cause: what is in the way.
+	// Cause: what prevents the pod from running or being ready.
 	Cause Kind = "cause"
 	// Output: the last lines of a container.
 	Output Kind = "output"
@@ -59,7 +58,7 @@ type Chain struct {
 	Input string `json:"input,omitempty"`
 	// Text is the headline.
 	Text string `json:"text"`
-	// Fine says that nothing is in the way.
+	// Fine reports that there is no problem.
 	Fine bool `json:"fine"`
 	// Reason is that of the last cause, the one to begin with; empty when there is none.
 	Reason cause.Kind `json:"reason,omitempty"`
@@ -70,7 +69,7 @@ type Chain struct {
 type Answer struct {
 	// Text is one line about all of it.
 	Text string `json:"text"`
-	// Fine says that everything asked about is as it should be.
+	// Fine reports that nothing of what was asked about has a problem.
 	Fine   bool    `json:"fine"`
 	Chains []Chain `json:"chains"`
 }
@@ -78,17 +77,17 @@ type Answer struct {
 // Facts are all that is known.
 type Facts struct {
 	Now time.Time
-	// Daemon says why nobody could be asked; empty: this comes from a daemon that runs.
+	// Daemon is why no daemon answered; empty: the facts come from a running daemon.
 	Daemon string
-	// Hangs says that a daemon is there, but did not answer, or not as monopod does; Daemon has the details.
+	// Hangs reports that a daemon exists, but did not answer, or not as monopod does; Daemon has the details.
 	Hangs bool
-	// Runtime says why containers cannot be seen now; empty: they can.
+	// Runtime is why containers cannot be seen now; empty: they can.
 	Runtime string
 	Pods    []Pod
 	Inputs  []model.Input
 	// Objects are the documents besides pods.
 	Objects []Object
-	// Named are the documents of files that were refused, as far as they can be told.
+	// Named are the documents of refused files, as far as they can be parsed.
 	Named []Object
 	// Unfit are the pods that an API server has bound to this machine, which can never run them.
 	Unfit []Unfit
@@ -108,11 +107,11 @@ type Places struct {
 	Manifests, Logins, Preload, Endpoint string
 	// Config is the configuration file.
 	Config string
-	// Applied is the directory of what was applied. Nobody is to edit what is in it.
+	// Applied is the directory of applied objects, which must not be edited by hand.
 	Applied string
 }
 
-// Pod is what is known of a pod.
+// Pod is everything known about a pod.
 type Pod struct {
 	// Object is the manifest with the status filled in.
 	Object *corev1.Pod
@@ -120,7 +119,7 @@ type Pod struct {
 	Where string
 	// Revision is the one that runs, or is being made; 0 when that is not known.
 	Revision int
-	// Rollback says that another revision runs than the manifest asks for, and why; the zero one: none does.
+	// Rollback is why another revision runs than the manifest asks for; zero: the revisions agree.
 	Rollback Rollback
 	// Update is what the change of the manifest waits for, or that it is on trial; empty: nothing.
 	Update  string
@@ -138,7 +137,7 @@ type Pod struct {
 	Output map[string][]string
 	// Events are the last ones, a line each.
 	Events []string
-	// LogsDropped says of which container the output is not kept now, and why; empty: all is.
+	// LogsDropped names the container whose output is not kept now, and why; empty: all output is kept.
 	LogsDropped string
 	// NetworkDamaged is what is wrong with the pod's network and why it could not be repaired; empty: nothing is known.
 	NetworkDamaged string
@@ -146,8 +145,8 @@ type Pod struct {
 	NotMirrored string
 	// Pulls are those of its images that are under way.
 	Pulls []model.Pull
-	// Listeners are, of a pod on the host's network with a container that ended, the processes on the port that its program
-	// says it could not have, else on those that the pod names; of a pod whose probes find nobody, those on all its ports.
+	// Listeners are, for a pod on the host network with a container that ended, the processes on the port that its program failed to open,
+	// else on the ports of the pod; for a pod whose probes are refused, those on all its ports.
 	Listeners []Listener
 }
 
@@ -159,15 +158,14 @@ type Doing struct {
 	Since time.Time
 }
 
-// Trouble is the first thing in the way; see runner.Trouble.
+// Trouble is the first problem of a pod; see runner.Trouble.
 type Trouble struct {
 	Kind, Container, Reason, Message string
 	Count                            int
 	At                               time.Time
-	// Stopped says that it was the agent that ended the container, and why.
+	// Stopped is why the agent ended the container; empty: it did not.
 	Stopped string
-	// Cause is what is in the way. Final says of a container that has ended that it is not restarted, Stopping that it is being
-	// stopped because a probe failed.
+	// Cause is the problem. Final: the ended container is not restarted. Stopping: it is being stopped because a probe failed.
 	Cause           cause.Cause
 	Final, Stopping bool
 	Text            string
@@ -177,7 +175,7 @@ type Trouble struct {
 type Rollback struct {
 	// Text says all of it.
 	Text string
-	// Wanted is the revision that the manifest asks for, ByHand that somebody asked for an earlier one.
+	// Wanted is the revision that the manifest asks for. ByHand: a user requested the earlier one.
 	Wanted int
 	ByHand bool
 	// Culprit is the pod of the update group, in the same namespace, whose update failed; empty: this one.
@@ -206,7 +204,7 @@ type Listener struct {
 	IP       string
 	Port     int
 	PID      int
-	// Name is that of the program; empty when it cannot be told.
+	// Name is that of the program; empty when it is unknown.
 	Name string
 	// Pod is namespace/name of the pod that the process is part of, with Container; empty: of none.
 	Pod, Container string

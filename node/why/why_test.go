@@ -66,7 +66,7 @@ func shown(t *testing.T, a why.Answer) string {
 	return b.String()
 }
 
-// maker builds a pod that is as it should be; changes make it another.
+// maker builds a healthy pod; changes make it another.
 type change func(p *why.Pod)
 
 func web(changes ...change) why.Pod {

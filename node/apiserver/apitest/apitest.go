@@ -167,7 +167,7 @@ func (s *Server) RunControllers(names ...string) {
 // Stop ends the API server; what it stores is kept.
 func (s *Server) Stop() { s.api.stop() }
 
-// Pause stops the API server where it stands: connections stay open, nobody answers. Resume has it go on.
+// Pause suspends the API server: connections stay open and get no answer. Resume continues it.
 func (s *Server) Pause() { s.api.signal(syscall.SIGSTOP) }
 
 // Resume is the end of a Pause.
@@ -205,7 +205,7 @@ type StatusError struct {
 
 func (e *StatusError) Error() string { return fmt.Sprintf("%d: %s", e.Code, e.Text) }
 
-// NotFound says that an error is the answer 404.
+// NotFound reports whether an error is the answer 404.
 func NotFound(err error) bool {
 	e, ok := errors.AsType[*StatusError](err)
 	return ok && e.Code == http.StatusNotFound
@@ -290,7 +290,7 @@ func (s *Server) kubeconfig(address, user string) string {
 	return f.Name()
 }
 
-// Approve approves and signs each request for that signer that is there, as a controller manager would, and says how many.
+// Approve approves and signs each pending request for that signer, as a controller manager would, and returns how many.
 func (s *Server) Approve(signer string, life time.Duration) int {
 	s.t.Helper()
 	const path = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
@@ -365,7 +365,7 @@ func (p *process) signal(s syscall.Signal) {
 	}
 }
 
-// stop kills it: what etcd has answered for is in its files, and nobody needs the minute that an API server takes to end.
+// stop kills it: etcd has its data in files, and an orderly end of an API server takes a minute.
 func (p *process) stop() {
 	if p == nil {
 		return
@@ -439,7 +439,7 @@ func (s *Server) Bind(node, name string, change ...func(*corev1.Pod)) *corev1.Po
 	return p
 }
 
-// conflict says that an error is the answer 409.
+// conflict reports whether an error is the answer 409.
 func conflict(err error) bool {
 	e, ok := errors.AsType[*StatusError](err)
 	return ok && e.Code == http.StatusConflict

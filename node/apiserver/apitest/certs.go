@@ -21,12 +21,12 @@ type Authority struct {
 	key  *ecdsa.PrivateKey
 }
 
-// Request says what a certificate is to be for.
+// Request describes a certificate.
 type Request struct {
 	// Name and Groups are common name and organizations.
 	Name   string
 	Groups []string
-	// Server says that it is for a server on 127.0.0.1, else it is for a client.
+	// Server: it is for a server on 127.0.0.1, else for a client.
 	Server bool
 	// For is how long it is valid; zero: a day.
 	For time.Duration

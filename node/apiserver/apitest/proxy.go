@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Proxy stands before a server and passes bytes on, as well as it is told to.
+// Proxy forwards connections to a server, as its Mode says.
 type Proxy struct {
 	ln     net.Listener
 	target string
@@ -21,7 +21,7 @@ type Proxy struct {
 	bytes int64
 }
 
-// Mode says how a Proxy treats connections.
+// Mode is how a Proxy treats connections.
 type Mode struct {
 	// Refuse has new connections reset at once.
 	Refuse bool
@@ -79,7 +79,7 @@ func (p *Proxy) current() Mode {
 	return p.mode
 }
 
-// keep notes that a connection is there, or no more.
+// keep records that a connection exists, or has ended.
 func (p *Proxy) keep(c net.Conn, there bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -129,7 +129,7 @@ func (p *Proxy) serve(c net.Conn) {
 	<-done
 }
 
-// pass copies, in the current mode, and says whether it has been cut.
+// pass copies, in the current mode, and reports whether it has been cut.
 func (p *Proxy) pass(to, from net.Conn, answers bool) bool {
 	var passed int64
 	buf := make([]byte, 16<<10)

@@ -60,8 +60,8 @@ type Client struct {
 	Log     klog.Logger
 }
 
-// Open returns a client of a kubeconfig. It connects to nobody yet. What client-go says comes to log, as details: what counts
-// comes as errors, too.
+// Open returns a client of a kubeconfig. It does not connect yet. Messages of client-go are logged as details, since failures are returned
+// as errors, too.
 func Open(path, version string, log *slog.Logger) (*Client, error) {
 	config, err := ReadKubeconfig(path)
 	if err != nil {
@@ -120,7 +120,7 @@ func (c *Client) connect() (*http.Client, error) {
 	if who.Proxy != nil {
 		proxy = who.Proxy
 	}
-	// One connection for all, which pings notice when nobody is at its other end.
+	// One connection for all requests; pings detect a dead peer.
 	c.carrier = &http.Transport{
 		Proxy: proxy, TLSClientConfig: config, ForceAttemptHTTP2: true, DialContext: dial,
 		TLSHandshakeTimeout: RequestTimeout, IdleConnTimeout: 90 * time.Second, MaxIdleConnsPerHost: 2, MaxConnsPerHost: 10, MaxResponseHeaderBytes: 64 << 10,
@@ -137,7 +137,7 @@ func (c *Client) connect() (*http.Client, error) {
 	return &http.Client{Transport: bounding{carrier}, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}, nil
 }
 
-// Close ends the connections that nobody uses.
+// Close closes idle connections.
 func (c *Client) Close() { c.carrier.CloseIdleConnections() }
 
 // Request is one question about an object, or about those of a namespace, or all of them.
@@ -164,7 +164,7 @@ func (r *Request) String() string {
 	return strings.TrimSpace(strings.Join([]string{r.Method, r.Resource, r.Namespace, r.Name, r.Sub}, " "))
 }
 
-// To is the beginning of a request. What fails is tried again by who asks.
+// To starts a request. Retries are up to the caller.
 func (c *Client) To(method, api, namespace, resource string) *rest.Request {
 	q := c.rest.Verb(method).AbsPath(api).Resource(resource).MaxRetries(0)
 	if namespace != "" {
@@ -207,8 +207,7 @@ func (c *Client) Do(ctx context.Context, r Request) error {
 	return nil
 }
 
-// Complaint is an error with no more of what the server says than there is room for, and with the code that it came with,
-// whatever the text says.
+// Complaint is an error whose text is bounded, with the status code of the answer.
 func Complaint(res *rest.Result, err error) error {
 	status, ok := errors.AsType[*apierrors.StatusError](err)
 	if !ok {
@@ -248,7 +247,7 @@ func IsConflict(err error) bool { return Code(err) == http.StatusConflict }
 func IsInvalid(err error) bool      { return Code(err) == http.StatusUnprocessableEntity }
 func isUnauthorized(err error) bool { return Code(err) == http.StatusUnauthorized }
 
-// isCertificate says that server or client were not believed.
+// isCertificate reports whether server or client did not accept the other one's certificate.
 func isCertificate(err error) bool {
 	if _, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
 		return true

@@ -42,7 +42,7 @@ func LoadKubeconfig(path string) (*clientcmdapi.Config, error) {
 	return k, nil
 }
 
-// ReadKubeconfig says how to reach the server of the current context, and as whom.
+// ReadKubeconfig returns the server and the credentials of the current context.
 func ReadKubeconfig(path string) (*rest.Config, error) {
 	k, err := LoadKubeconfig(path)
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 // errAgain ends a session so that the next one begins with what the files say then.
 var errAgain = errors.New("the kubeconfig is read again")
 
-// Fatal says that an error is about who we are or whom we talk to: another session may know better.
+// Fatal reports whether an error is about the credentials or the server itself: a new session may do better.
 func Fatal(err error) error {
 	if isUnauthorized(err) || isCertificate(err) {
 		return fmt.Errorf("%w: %w", errAgain, err)
@@ -37,7 +37,7 @@ func (w *Waits) Reset() { w.now, w.Said = 0, "" }
 // Sooner has the next waits be short again.
 func (w *Waits) Sooner() { w.now = 0 }
 
-// News says that an error is not the one before.
+// News reports whether an error differs from the one before.
 func (w *Waits) News(err error) bool {
 	text := Plain(err)
 	fresh := text != w.Said

@@ -1,4 +1,4 @@
-// Package identity obtains and renews the certificates by which this machine is known to an API server, and the kubeconfig that names them.
+// Package identity obtains and renews the certificates that identify this machine to an API server, and the kubeconfig that names them.
 //
 // It owns the files of the certificate directory. It must not send anything but certificate signing requests.
 package identity
@@ -34,15 +34,15 @@ import (
 	"monopod/node/apiserver/client"
 )
 
-// patience is how long a request for a certificate may go unanswered before there is another one, answerEvery how often is
-// looked for the answer at first; the waits grow to lastAnswer.
+// patience is the time after which an unanswered request for a certificate is replaced by another one. answerEvery is the first interval of
+// checks for the answer; it grows to lastAnswer.
 const (
 	patience    = 15 * time.Minute
 	answerEvery = time.Second
 	lastAnswer  = 30 * time.Second
 )
 
-// certificate says what is kept and asked for.
+// certificate describes a certificate that is kept, and how it is requested.
 type certificate struct {
 	// file holds certificate and key, PEM.
 	file   string
@@ -72,7 +72,7 @@ type Config struct {
 	Log                 *slog.Logger
 }
 
-// Keeper obtains and renews the certificates by which this machine is known to an API server. It has no state but its files.
+// Keeper obtains and renews the certificates that identify this machine to an API server. Its only state is its files.
 type Keeper struct {
 	cfg Config
 	log *slog.Logger
@@ -87,7 +87,7 @@ const (
 	ServingCertificateFile = "kubelet-server-current.pem"
 )
 
-// Client is the certificate by which this machine is known as a node.
+// Client is the certificate that identifies this machine as a node.
 func (k *Keeper) Client() certificate {
 	return certificate{
 		file: filepath.Join(k.cfg.CertDir, ClientCertificateFile), signer: certificatesv1.KubeAPIServerClientKubeletSignerName,
@@ -147,7 +147,7 @@ func (k *Keeper) Join(ctx context.Context) error {
 	return writeSecret(k.cfg.Kubeconfig, b)
 }
 
-// expired says that the certificate that join has obtained is of no use any more.
+// expired reports whether the certificate that join obtained can no longer be used.
 func (k *Keeper) expired() bool {
 	file := k.Client().file
 	c, err := client.ReadKubeconfig(k.cfg.Kubeconfig)
@@ -175,8 +175,8 @@ func ReadCertificate(file string) (*x509.Certificate, error) {
 	return pair.Leaf, nil
 }
 
-// renewAt is when to ask for the next certificate: between 70 and 90 % of the life of this one, but not before a quarter of what was left
-// of it when it came. Which it is follows from the certificate.
+// renewAt returns when to request the next certificate: between 70 and 90 % of the lifetime of this one, but not before a quarter of the
+// lifetime that remained when it was received. The moment depends on nothing but the certificate.
 func renewAt(leaf *x509.Certificate, came time.Time) time.Time {
 	sum := sha256.Sum256(leaf.Raw)
 	life := leaf.NotAfter.Sub(leaf.NotBefore)
@@ -187,7 +187,7 @@ func renewAt(leaf *x509.Certificate, came time.Time) time.Time {
 	return at
 }
 
-// due returns how long the certificate of a file still counts as what is wanted.
+// due returns how long the certificate of a file remains usable.
 func (c *certificate) due() time.Duration {
 	leaf, err := ReadCertificate(c.file)
 	if err != nil {
@@ -200,7 +200,7 @@ func (c *certificate) due() time.Duration {
 	return time.Until(renewAt(leaf, fi.ModTime()))
 }
 
-// names says that a certificate is for the names that are wanted.
+// names reports whether a certificate is for the wanted names.
 func (c *certificate) names(leaf *x509.Certificate) bool {
 	names := func(ips []net.IP, dns []string) []string {
 		all := slices.Clone(dns)
@@ -311,7 +311,7 @@ func (k *Keeper) obtain(ctx context.Context, c *client.Client, want certificate)
 	return os.Remove(kept)
 }
 
-// usable says what is wrong with a certificate.
+// usable returns what is wrong with a certificate; nil: nothing.
 func usable(cert, key []byte) error {
 	pair, err := tls.X509KeyPair(cert, key)
 	if err != nil {

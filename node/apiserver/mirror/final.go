@@ -8,7 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// How a kubelet describes a container of a deleted pod whose end nobody saw.
+// Reason and message of a kubelet for a container of a deleted pod whose exit was not observed.
 const (
 	ReasonStatusUnknown  = "ContainerStatusUnknown"
 	messageStatusUnknown = "The container could not be located when the pod was terminated"
@@ -21,8 +21,8 @@ const (
 	ReasonPodCompleted = "PodCompleted"
 )
 
-// finalStatus is the status of a deleted pod of which nothing is here any more, from the last one that is known. As with a kubelet its phase
-// is terminal, and what is not known of a container counts as a failure: controllers wait for that before they replace the pod.
+// finalStatus returns the status of a deleted pod that no longer exists here, made from its last known one. As with a kubelet its phase is
+// terminal, and a container without a known exit counts as failed: controllers wait for that before they replace the pod.
 func finalStatus(pod *corev1.Pod, last *corev1.PodStatus) corev1.PodStatus {
 	s := *last.DeepCopy()
 	terminate(s.InitContainerStatuses, started)
@@ -64,12 +64,12 @@ func terminate(all []corev1.ContainerStatus, which func(*corev1.ContainerStatus)
 	}
 }
 
-// started says that a container has run.
+// started reports whether a container has run.
 func started(c *corev1.ContainerStatus) bool {
 	return c.State.Running != nil || c.LastTerminationState.Terminated != nil
 }
 
-// initialized says that the regular containers may have run.
+// initialized reports whether the regular containers may have run.
 func initialized(pod *corev1.Pod, s *corev1.PodStatus) bool {
 	return len(pod.Spec.InitContainers) == 0 || slices.ContainsFunc(s.Conditions, func(c corev1.PodCondition) bool {
 		return c.Type == corev1.PodInitialized && c.Status == corev1.ConditionTrue
@@ -92,8 +92,8 @@ func endedAt(pod *corev1.Pod, s *corev1.PodStatus) time.Time {
 	return at
 }
 
-// neverBack keeps containers terminated that the server knows to be, where it does not let them leave that state: those that are not
-// restarted, and those of a pod that is deleted. One that has run since is another one: of that the server is told.
+// neverBack keeps containers terminated that the server knows as terminated and does not let leave that state: those that are not
+// restarted, and those of a deleted pod. A container that has run since is a new instance, which the server accepts.
 func neverBack(pod *corev1.Pod, there, s *corev1.PodStatus) {
 	lost := keepTerminated(pod, there.ContainerStatuses, s.ContainerStatuses, func(*corev1.ContainerStatus) bool { return false })
 	sidecar := map[string]bool{}
@@ -123,7 +123,7 @@ func keepTerminated(pod *corev1.Pod, there, now []corev1.ContainerStatus, restar
 	return lost
 }
 
-// mayRestart says that an API server lets a container of the pod run again that has ended so.
+// mayRestart reports whether an API server accepts that a container that ended like this runs again.
 func mayRestart(pod *corev1.Pod, name string, end *corev1.ContainerStateTerminated) bool {
 	policy := pod.Spec.RestartPolicy
 	for _, all := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
@@ -142,7 +142,7 @@ func mayRestart(pod *corev1.Pod, name string, end *corev1.ContainerStateTerminat
 	return policy == corev1.RestartPolicyAlways || policy == corev1.RestartPolicyOnFailure && end.ExitCode != 0
 }
 
-// Finished says that a pod has ended for good.
+// Finished reports whether a pod has completed or failed.
 func Finished(s *corev1.PodStatus) bool {
 	return s.Phase == corev1.PodSucceeded || s.Phase == corev1.PodFailed
 }

@@ -9,17 +9,17 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Mirror is what is known of a pod there: enough to see whether it is as it should be.
+// Mirror is what planning needs to know about a pod on the server.
 type Mirror struct {
 	UID     types.UID
 	Version string
 	// Hash is of what it was made from, empty when it is no mirror of ours.
 	Hash string
-	// Other says that it is no mirror pod at all.
+	// Other reports that it is no mirror pod at all.
 	Other bool
 	// Owner is the uid of the Node that it belongs to.
 	Owner types.UID
-	// Leaving says that somebody deletes it, Edited that its spec is not the one it was made with.
+	// Leaving reports that it is being deleted, Edited that its spec has been changed since its creation.
 	Leaving, Edited bool
 	// Digest is of its status without conditions.
 	Digest     string

@@ -20,7 +20,7 @@ import (
 
 // Annotations of mirror pods besides those that a kubelet sets.
 const (
-	// AnnotationContent is a hash of what the mirror was made from: when it changes, the mirror is made anew.
+	// AnnotationContent is a hash of what the mirror was made from: when it changes, the mirror is recreated.
 	AnnotationContent = "monopod.dev/mirror-content"
 	// AnnotationOmitted lists what the pod refers to and its mirror does not, because an API server lets no mirror pod do so.
 	AnnotationOmitted = "monopod.dev/mirror-omits"
@@ -82,7 +82,7 @@ func Owned(m *corev1.Pod, nodeName string, uid types.UID) *corev1.Pod {
 	return m
 }
 
-// omit takes out what an API server lets no mirror pod have, or would compute itself, and says what that was.
+// omit removes the fields that an API server does not accept in a mirror pod, or would set itself, and returns their names.
 func omit(s *corev1.PodSpec) []string {
 	o := omission{}
 	o.note("serviceaccount", s.ServiceAccountName)

@@ -54,7 +54,7 @@ type Try struct {
 	Refused string
 	// Sent and Got are the status that was accepted, and how it looked then: the server may not keep all of it.
 	Sent, Got string
-	// Remade is when the mirror was last deleted because somebody had edited it.
+	// Remade is when the mirror was last deleted because it had been edited.
 	Remade time.Time
 }
 
@@ -66,14 +66,14 @@ type View struct {
 	Now time.Time
 	// Node is the uid of the Node; empty: there is none, and without it no mirror.
 	Node types.UID
-	// Pods are those of this machine, by the name of their mirror. Complete says that there are no others.
+	// Pods are the pods of this machine, by the name of their mirror. Complete reports that there are no others.
 	Pods     map[manifests.Key]Local
 	Complete bool
-	// Bound are those of this machine that the server has bound to it: they are no mirrors' pods. Nil: that is nobody's business.
+	// Bound are the pods of this machine that the server has bound to it: they have no mirrors. Nil: bound pods are ignored.
 	Bound map[types.UID]Local
-	// Refused are those that the server has bound to it and of which nothing is here.
+	// Refused are the pods that the server has bound to it and that do not exist here.
 	Refused map[types.UID]Local
-	// Ended are those that the server wants gone and of which nothing is here, with their final status. Empty unless Complete.
+	// Ended are the pods that the server wants deleted and that no longer exist here, with their final status. Empty unless Complete.
 	Ended map[types.UID]Local
 	// Mirrors are all pods that the server has for this machine.
 	Mirrors map[manifests.Key]Mirror
@@ -174,7 +174,7 @@ func (l *Local) Sent() string { return l.Digest + hashOf(l.Pod.Status.Conditions
 // Got identifies the status that the server has.
 func (m *Mirror) Got() string { return string(m.UID) + m.Digest + hashOf(m.Conditions) }
 
-// SameStatus says that a mirror shows the status of its pod. It may have conditions of others.
+// SameStatus reports whether a mirror shows the status of its pod. It may have further conditions, set by others.
 func SameStatus(local Local, m Mirror) bool {
 	if local.Digest != m.Digest {
 		return false

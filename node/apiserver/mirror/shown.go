@@ -15,7 +15,7 @@ import (
 // plainReasons are reasons to wait for which a kubelet says only that the container is being created; events say the rest.
 var plainReasons = []string{"FailedMount", "CreatePodSandboxError"} //nolint:gochecknoglobals // a table
 
-// AsShown returns a pod with its status as an API server is told of it: in the words of a kubelet.
+// AsShown returns a pod with its status as an API server gets it: in the words of a kubelet.
 func AsShown(p *corev1.Pod) *corev1.Pod {
 	all := [][]corev1.ContainerStatus{p.Status.InitContainerStatuses, p.Status.ContainerStatuses}
 	unusual := func(c corev1.ContainerStatus) bool {
@@ -40,8 +40,8 @@ func AsShown(p *corev1.Pod) *corev1.Pod {
 	return &shown
 }
 
-// BoundLocal is a pod of this machine that the server has bound to it, as the server is told of it. there is what the server has, nil: it is not
-// known.
+// BoundLocal returns a pod that the server has bound to this machine, as the server gets it. there is the pod on the server, nil if it is
+// not known.
 func BoundLocal(p, there *corev1.Pod) Local {
 	shown := *AsShown(p)
 	if there != nil && there.UID == p.UID {
@@ -54,7 +54,8 @@ func BoundLocal(p, there *corev1.Pod) Local {
 	return Local{Pod: &shown, Digest: Digest(&shown.Status)}
 }
 
-// LastLocal is a pod that the server wants gone and of which nothing is here, as it was last; last is nil when that is not known.
+// LastLocal returns a pod that the server wants deleted and that no longer exists here, with its last state; last is nil when that is not
+// known.
 func LastLocal(there, last *corev1.Pod) Local {
 	shown := *there
 	status := &there.Status
@@ -85,7 +86,7 @@ func observe(s *corev1.PodStatus, generation int64) {
 	}
 }
 
-// ConditionEphemeral says that ephemeral containers do not run.
+// ConditionEphemeral reports that ephemeral containers do not run.
 const ConditionEphemeral corev1.PodConditionType = "monopod.dev/EphemeralContainers"
 
 // EphemeralMessage says which ephemeral containers of a pod do not run; empty: it has none.
