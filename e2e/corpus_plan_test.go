@@ -1,9 +1,7 @@
 package e2e
 
 import (
-	"flag"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -13,13 +11,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"monopod/e2e/corpus"
+	"monopod/internal/testfiles"
 	"monopod/manifests"
 	"monopod/runner"
 	"monopod/runner/plan"
 	"monopod/runner/spec"
 )
-
-var update = flag.Bool("update", false, "rewrite testdata")
 
 // TestWhatBecomesOfPodsOfOthers compares what is expected of each pod of the groups A and B of the corpus with a table
 // to read. TestPodsOfOthersReachTheirPhase, which needs containers, shows that it comes true.
@@ -49,25 +46,7 @@ func TestWhatBecomesOfPodsOfOthers(t *testing.T) {
 			t.Errorf("%s is run, and a kubelet says of it: %s", f.Name, f.Kubelet)
 		}
 	}
-	golden := filepath.Join("testdata", "corpus-pods.tsv")
-	got := strings.Join(lines, "\n") + "\n"
-	if *update {
-		if err := os.WriteFile(golden, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(golden)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if string(want) != got {
-		for _, line := range lines {
-			if !strings.Contains(string(want), line+"\n") {
-				t.Errorf("%s lacks the line %s", golden, line)
-			}
-		}
-		t.Errorf("%s differs; -update rewrites it", golden)
-	}
+	testfiles.Compare(t, filepath.Join("testdata", "corpus-pods.tsv"), strings.Join(lines, "\n")+"\n")
 }
 
 // TestNodePodsOfOthersHaveAPlanAndSpecs: each pod that people run on nodes gets a plan that starts all of it, and a spec

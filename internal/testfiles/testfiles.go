@@ -1,7 +1,5 @@
 // Package testfiles is test support: it writes the files that a test needs, and compares output with golden files, which the
-// flag -update rewrites.
-//
-// It must not be imported by product code. It has no goroutines.
+// flag -update rewrites. It must not be imported by product code, and knows nothing about the content of the files.
 package testfiles
 
 import (
@@ -13,12 +11,12 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-var update = flag.Bool("update", false, "rewrite golden files")
+var update = flag.Bool("update", false, "rewrite golden files") //nolint:gochecknoglobals // a flag of test programs
 
-// Update reports whether golden files are to be rewritten.
+// Update reports whether -update was given: golden files are rewritten instead of compared.
 func Update() bool { return *update }
 
-// Compare fails the test unless got is what the golden file holds. With -update it rewrites the file first.
+// Compare fails the test if got differs from the content of the golden file. With -update it rewrites the file first.
 func Compare(t testing.TB, file, got string) {
 	t.Helper()
 	if *update {
@@ -33,7 +31,7 @@ func Compare(t testing.TB, file, got string) {
 	}
 }
 
-// Write writes a file and the directories above it.
+// Write writes a file and creates its parent directories.
 func Write(t testing.TB, path, text string) {
 	t.Helper()
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {

@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"monopod/e2e/corpus"
-	"monopod/internal/golden"
+	"monopod/internal/testfiles"
 	"monopod/manifests"
 	"monopod/manifests/defaults"
 	"monopod/manifests/document"
@@ -62,7 +62,7 @@ func TestCorpus(t *testing.T) {
 			differences = append(differences, fmt.Sprintf("%s\tall\taccepted\t%s", f.Name, summary(manifests.Errors(whole))))
 		}
 	}
-	golden.Compare(t, filepath.Join("testdata", "corpus-differences.tsv"), "file\tdocument\tKubernetes\tmonopod, and why\n"+strings.Join(differences, "\n")+"\n")
+	testfiles.Compare(t, filepath.Join("testdata", "corpus-differences.tsv"), "file\tdocument\tKubernetes\tmonopod, and why\n"+strings.Join(differences, "\n")+"\n")
 	for _, d := range differences {
 		cells := strings.Split(d, "\t")
 		wrong := cells[3] == "accepted" && cells[2] == "refused" || cells[2] == "accepted" && strings.Contains(cells[3], "invalid")

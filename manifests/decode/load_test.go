@@ -12,7 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
-	"monopod/internal/golden"
+	"monopod/internal/testfiles"
 	"monopod/manifests"
 	"monopod/manifests/document"
 	"monopod/manifests/manifesttest"
@@ -61,7 +61,7 @@ func TestInvalidManifestsAreRefusedWithAllProblems(t *testing.T) {
 			t.Errorf("%s: accepted with %d pods", name, len(pods))
 			continue
 		}
-		golden.Compare(t, filepath.Join("testdata", "invalid", name+".err"), err.Error()+"\n")
+		testfiles.Compare(t, filepath.Join("testdata", "invalid", name+".err"), err.Error()+"\n")
 		checkErrors(t, name, data, err)
 	}
 }

@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/tools/txtar"
 
-	"monopod/internal/golden"
+	"monopod/internal/testfiles"
 	"monopod/manifests"
 	"monopod/manifests/policy"
 )
@@ -40,7 +40,7 @@ func TestStories(t *testing.T) {
 			if at < 0 {
 				t.Fatal("the story has no verdict")
 			}
-			if golden.Update() {
+			if testfiles.Update() {
 				a.Files[at].Data = []byte(got.String())
 				if err := os.WriteFile(path, txtar.Format(a), 0o644); err != nil {
 					t.Fatal(err)

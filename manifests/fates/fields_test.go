@@ -11,7 +11,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"monopod/internal/golden"
+	"monopod/internal/testfiles"
 	"monopod/manifests/document"
 	"monopod/manifests/schema"
 )
@@ -151,7 +151,7 @@ func setSomething(v reflect.Value) {
 
 // TestFieldsDoc holds docs/fields.md against the table: go test ./manifests/fates -run TestFieldsDoc -update.
 func TestFieldsDoc(t *testing.T) {
-	golden.Compare(t, filepath.Join("..", "..", "docs", "fields.md"), fieldsDoc())
+	testfiles.Compare(t, filepath.Join("..", "..", "docs", "fields.md"), fieldsDoc())
 }
 
 const fieldsIntro = `# What becomes of each field

@@ -18,7 +18,7 @@ import (
 	kjson "sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
 
-	"monopod/internal/golden"
+	"monopod/internal/testfiles"
 	"monopod/manifests/defaults"
 	"monopod/manifests/explain"
 	"monopod/manifests/podhash"
@@ -233,7 +233,7 @@ func TestValidationAgreesWithTheAPIServer(t *testing.T) {
 	}
 	mutants := referenceMutants(t, nil)
 	want := askReference(t, mutants)
-	if golden.Update() {
+	if testfiles.Update() {
 		writeVerdicts(t, path, choose(slices.Clone(want)))
 	}
 	compareVerdicts(t, mutants, want)

@@ -9,11 +9,11 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 	specs "github.com/opencontainers/runtime-spec/specs-go"
 	corev1 "k8s.io/api/core/v1"
 
+	"monopod/internal/testfiles"
 	"monopod/manifests"
 	"monopod/manifests/decode"
 )
@@ -181,13 +181,5 @@ func sameAsGolden(t *testing.T, golden string, value any) {
 	t.Helper()
 	got, err := json.MarshalIndent(value, "", "  ")
 	must(t, err)
-	got = append(got, '\n')
-	if update() {
-		must(t, os.WriteFile(golden, got, 0o644))
-	}
-	want, err := os.ReadFile(golden)
-	must(t, err)
-	if diff := cmp.Diff(string(want), string(got)); diff != "" {
-		t.Errorf("it differs from %s (run with -update if that is right):\n%s", golden, diff)
-	}
+	testfiles.Compare(t, golden, string(got)+"\n")
 }

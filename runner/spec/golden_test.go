@@ -1,7 +1,6 @@
 package spec
 
 import (
-	"flag"
 	"os"
 	"path/filepath"
 	"strings"
@@ -11,17 +10,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
 )
-
-func update() bool {
-	f := flag.Lookup("update")
-	return f != nil && f.Value.String() == "true"
-}
-
-func TestMain(m *testing.M) {
-	flag.Bool("update", false, "rewrite testdata/*.json")
-	flag.Parse()
-	os.Exit(m.Run())
-}
 
 // fixture is a testdata file: what differs from the usual Input.
 type fixture struct {
