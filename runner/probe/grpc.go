@@ -23,8 +23,7 @@ import (
 
 // grpcHandler asks by grpc.health.v1.Health/Check.
 //
-// It speaks the few frames of HTTP/2 that one call needs itself: a client of grpc-go starts goroutines and timers
-// for a connection that is to live long, which costs ten times as much.
+// It exchanges the few HTTP/2 frames of one call itself, which costs a third of the CPU time of net/http (ADR 0011).
 type grpcHandler struct {
 	address func() string
 	service string
