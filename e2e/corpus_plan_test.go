@@ -16,6 +16,8 @@ import (
 	"monopod/runner"
 	"monopod/runner/plan"
 	"monopod/runner/spec"
+	"monopod/runner/spec/build"
+	"monopod/runner/spec/volumeplan"
 )
 
 // TestWhatBecomesOfPodsOfOthers compares what is expected of each pod of the groups A and B of the corpus with a table
@@ -126,7 +128,7 @@ func specOf(p *manifests.Pod, container string) (*specs.Spec, error) {
 		},
 	}
 	in.Image.Entrypoint, in.Image.User, in.User = []string{"/image/entrypoint"}, "65532:65532", spec.User{UID: 65532, GID: 65532}
-	uid, gid, _ := spec.RequestedUser(pod, container)
+	uid, gid, _ := build.RequestedUser(pod, container)
 	if uid != nil {
 		in.User = spec.User{UID: uint32(*uid)}
 	}
@@ -142,7 +144,7 @@ func specOf(p *manifests.Pod, container string) (*specs.Spec, error) {
 	if pod.Spec.ShareProcessNamespace != nil && *pod.Spec.ShareProcessNamespace {
 		in.Sandbox.PIDNS = "/ns/pid"
 	}
-	plans, err := spec.Volumes(pod, in.Host)
+	plans, err := volumeplan.ForPod(pod, in.Host)
 	if err != nil {
 		return nil, err
 	}
@@ -152,17 +154,17 @@ func specOf(p *manifests.Pod, container string) (*specs.Spec, error) {
 			in.Volumes[v.Name] = spec.Volume{HostPath: v.HostPath.Path}
 		}
 		if v.Files != nil {
-			if _, err := spec.VolumeFiles(in, v.Files); err != nil {
+			if _, err := volumeplan.Files(in, v.Files); err != nil {
 				return nil, err
 			}
 		}
 	}
-	paths, err := spec.SubPaths(in)
+	paths, err := build.SubPaths(in)
 	if err != nil {
 		return nil, err
 	}
 	for i, path := range paths {
 		in.SubPaths[i] = "/subpaths/" + path
 	}
-	return spec.Build(in)
+	return build.Spec(in)
 }

@@ -15,6 +15,8 @@ import (
 	"monopod/runner"
 	"monopod/runner/plan"
 	"monopod/runner/spec"
+	"monopod/runner/spec/build"
+	"monopod/runner/spec/volumeplan"
 )
 
 // kubeadmPod is what kubelet-behaviour.md says of one of kubeadm's manifests. It was written by hand from the manifest
@@ -136,7 +138,7 @@ func (want kubeadmPod) check(t *testing.T, p *manifests.Pod) {
 		kinds = append(kinds, a.Kind)
 	}
 	same(t, "plan", kinds, []runner.ActionKind{runner.CreateSandbox, runner.EnsureImage, runner.CreateContainer, runner.StartContainer})
-	plans, err := spec.Volumes(p.Object, spec.Host{})
+	plans, err := volumeplan.ForPod(p.Object, spec.Host{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -149,7 +151,7 @@ func (want kubeadmPod) check(t *testing.T, p *manifests.Pod) {
 	}
 	same(t, "volumes", volumes, want.volumes)
 	same(t, "probes", probesOf(c), want.probes)
-	if profile := spec.SeccompFor(p.Object, c.Name, false); profile.Type != corev1.SeccompProfileTypeRuntimeDefault {
+	if profile := build.SeccompFor(p.Object, c.Name, false); profile.Type != corev1.SeccompProfileTypeRuntimeDefault {
 		t.Errorf("seccomp profile is %v", profile)
 	}
 	s, err := specOf(p, c.Name)

@@ -15,6 +15,8 @@ import (
 	"monopod/runner"
 	"monopod/runner/plan"
 	"monopod/runner/spec"
+	"monopod/runner/spec/build"
+	"monopod/runner/spec/volumeplan"
 )
 
 func TestEachExampleLoadsAndHasAPlanAndASpec(t *testing.T) {
@@ -80,14 +82,14 @@ func planned(t *testing.T, p *manifests.Pod) {
 		t.Errorf("%s: %d containers would start first, want %d: %v", p.Key(), starts, wanted, actions)
 	}
 	host := spec.Host{Cgroups: spec.Cgroups{Root: "/monopod"}, MemoryBytes: 1 << 30, MilliCPU: 1000, NodeName: "node", NodeIPs: []string{"192.0.2.1"}, Capabilities: []string{"CAP_CHOWN"}}
-	if _, err := spec.Volumes(p.Object, host); err != nil {
+	if _, err := volumeplan.ForPod(p.Object, host); err != nil {
 		t.Errorf("%s: %v", p.Key(), err)
 	}
 	for _, c := range p.Object.Spec.Containers {
 		in := spec.Input{Pod: p.Object, Container: c.Name, Host: host, Refs: p.Refs}
 		in.Image.Entrypoint = []string{"/bin/program"}
 		in.User = user(p.Object, c.Name)
-		if err := spec.Check(in); err != nil {
+		if err := build.Check(in); err != nil {
 			t.Errorf("%s: container %s: %v", p.Key(), c.Name, err)
 		}
 	}
@@ -95,7 +97,7 @@ func planned(t *testing.T, p *manifests.Pod) {
 
 // user is what the runtime would find in the image.
 func user(pod *corev1.Pod, container string) (u spec.User) {
-	uid, gid, _ := spec.RequestedUser(pod, container)
+	uid, gid, _ := build.RequestedUser(pod, container)
 	if uid != nil {
 		u.UID = uint32(*uid)
 	}

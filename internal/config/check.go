@@ -14,6 +14,7 @@ import (
 
 	"monopod/manifests/policy"
 	"monopod/runner/spec"
+	"monopod/runner/spec/cpuset"
 	"monopod/watcher/fetch"
 )
 
@@ -257,7 +258,7 @@ func (c *configCheck) resources(cfg *Config) {
 		c.add("memoryThrottlingFactor", fmt.Sprintf("%g is not between 0 and 1", f), "write 0.9 to slow containers down at nine tenths of their limit")
 	}
 	c.oneOf("cpuManagerPolicy", cfg.CPUManagerPolicy, "none", "static")
-	switch cpus, err := spec.ParseCPUSet(cfg.ReservedSystemCPUs); {
+	switch cpus, err := cpuset.Parse(cfg.ReservedSystemCPUs); {
 	case err != nil:
 		c.add("reservedSystemCPUs", err.Error(), "write it as 0-1,8")
 	case len(cpus) == 0 && cfg.CPUManagerPolicy == "static":

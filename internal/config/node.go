@@ -11,7 +11,7 @@ import (
 
 	"monopod/manifests"
 	"monopod/node/capacity"
-	"monopod/runner/spec"
+	"monopod/runner/spec/limits"
 )
 
 // nodeKeys are about what of the machine pods may have.
@@ -72,14 +72,13 @@ func (c *Config) Labels(p manifests.Platform) map[string]string {
 	return all
 }
 
-// Enforced are the limits of all pods together.
-func (c *Config) Enforced(m capacity.Machine) spec.PodsLimits {
-	r, err := c.Reserved()
-	if err != nil || !slices.Contains(c.EnforceNodeAllocatable, enforcePods) {
-		return spec.PodsLimits{}
+// Enforced returns the limits of all pods together.
+func (c *Config) Enforced(m capacity.Machine) (all limits.AllPods) {
+	if r, err := c.Reserved(); err == nil && slices.Contains(c.EnforceNodeAllocatable, enforcePods) {
+		l := capacity.LimitsOf(m, r)
+		all = limits.AllPods{Memory: l.Memory, MilliCPU: l.MilliCPU, Pids: l.PIDs}
 	}
-	l := capacity.LimitsOf(m, r)
-	return spec.PodsLimits{Memory: l.Memory, MilliCPU: l.MilliCPU, Pids: l.PIDs}
+	return all
 }
 
 // Values of podDNS.

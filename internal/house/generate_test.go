@@ -24,12 +24,6 @@ func TestMakeGenerateRewritesAllThatTestsCompareWith(t *testing.T) {
 	}
 	packages := map[string]bool{}
 	eachFile(t, func(file string, _ *token.FileSet, f *ast.File) {
-		if path.Dir(file) == "internal/golden" {
-			return
-		}
-		if strings.HasSuffix(file, "_test.go") && slices.ContainsFunc(f.Imports, func(i *ast.ImportSpec) bool { return i.Path.Value == `"monopod/internal/golden"` }) {
-			packages["./"+path.Dir(file)] = true
-		}
 		ast.Inspect(f, func(n ast.Node) bool {
 			if isCall(n, "testfiles", "Compare", "Update") {
 				packages["./"+path.Dir(file)] = true

@@ -101,7 +101,7 @@ func allowed() map[string][]string {
 			"monopod/manifests", "monopod/internal",
 		},
 		"monopod/runner/probe":        {"monopod/internal"},
-		"monopod/runner/spec":         {"monopod/manifests", "monopod/internal"},
+		"monopod/runner/spec":         {"monopod/runner/spec", "monopod/manifests", "monopod/internal"},
 		"monopod/runner/runtimetest":  {"monopod/runner", "monopod/manifests", "monopod/internal"},
 		"monopod/runner/ctrd":         {"monopod/runner/ctrd", "monopod/runner", "monopod/runner/spec", "monopod/manifests", "monopod/internal"},
 		"monopod/runner/ctrd/shim":    {"monopod/internal"},

@@ -19,7 +19,6 @@ func largePackages() map[string]int {
 		"runner/plan":      1902,
 		"runner/pool":      2460,
 		"runner/rollout":   1595,
-		"runner/spec":      2819,
 	}
 }
 

@@ -25,8 +25,8 @@ const (
 // testSupport lists the packages that exist for tests: their code is no product code. A name with a slash at its end is that of a folder.
 func testSupport() []string {
 	return []string{
-		"e2e/", "examples/", "internal/atomicfile/damagetest", "internal/daemontest", "internal/golden", "internal/house", "internal/loopback",
-		"internal/testfiles", "manifests/manifesttest", "manifests/validate/validatetest", "node/apiserver/apitest", "runner/ctrd/embed/embedtest", "runner/runtimetest",
+		"e2e/", "examples/", "internal/atomicfile/damagetest", "internal/daemontest", "internal/house", "internal/loopback",
+		"internal/testfiles", "manifests/manifesttest", "manifests/validate/validatetest", "node/apiserver/apitest", "runner/ctrd/embed/embedtest", "runner/runtimetest", "runner/spec/spectest",
 		"watcher/watchertest",
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"monopod/runner/ctrd/logs"
 	"monopod/runner/ctrd/network"
 	"monopod/runner/spec"
+	"monopod/runner/spec/limits"
 )
 
 // DefaultNamespace is the default containerd namespace.
@@ -50,7 +51,7 @@ type Config struct {
 	// CgroupParent is the parent of all pod cgroups.
 	CgroupParent string
 	// PodsLimits are the limits of all pods together; zero: none.
-	PodsLimits spec.PodsLimits
+	PodsLimits limits.AllPods
 	// CgroupDriver creates the cgroups; empty: cgroupfs.
 	CgroupDriver spec.CgroupDriver
 	// Enforce configures how resources are enforced.

@@ -29,7 +29,9 @@ func (h *libraryHandler) ask(ctx context.Context, timeout time.Duration) Outcome
 	defer cancel()
 	transport := &http.Transport{
 		DisableCompression: true, DisableKeepAlives: !h.grpc,
-		DialContext: func(ctx context.Context, _, address string) (net.Conn, error) { return dialName(ctx, address, deadline) },
+		DialContext: func(ctx context.Context, _, address string) (net.Conn, error) {
+			return dialName(ctx, address, deadline)
+		},
 	}
 	defer transport.CloseIdleConnections()
 	ask := h.overHTTP
@@ -95,7 +97,9 @@ func BenchmarkLibrary(b *testing.B) {
 		{"http/own", func() handler { return newHandler(httpGet(web, "/ok"), target) }},
 		{"http/library", func() handler { return &libraryHandler{address: net.JoinHostPort("127.0.0.1", strconv.Itoa(web))} }},
 		{"grpc/own", func() handler { return newHandler(grpcProbe(rpc, ""), target) }},
-		{"grpc/library", func() handler { return &libraryHandler{address: net.JoinHostPort("127.0.0.1", strconv.Itoa(rpc)), grpc: true} }},
+		{"grpc/library", func() handler {
+			return &libraryHandler{address: net.JoinHostPort("127.0.0.1", strconv.Itoa(rpc)), grpc: true}
+		}},
 	} {
 		b.Run("attempt/"+c.name, func(b *testing.B) {
 			h := c.h()

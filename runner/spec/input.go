@@ -1,6 +1,10 @@
+// Package spec is the vocabulary of the packages below it: the Input that the OCI spec of a container depends on, and the names of cgroups.
+// It must not decide anything about the spec: build, environ, limits and volumeplan do.
 package spec
 
 import (
+	"fmt"
+
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 	corev1 "k8s.io/api/core/v1"
 
@@ -39,8 +43,16 @@ type Input struct {
 	ExclusiveCPUs bool
 	// Host holds the facts of this machine.
 	Host Host
-	// later says that what containers leave for each other does not exist yet.
-	later bool
+	// Preview says that files which containers write for one another do not exist yet.
+	Preview bool
+}
+
+// FindContainer returns a regular or init container of a pod by its name.
+func FindContainer(pod *corev1.Pod, name string) (*corev1.Container, error) {
+	if c := manifests.FindContainer(&pod.Spec, name); c != nil {
+		return c, nil
+	}
+	return nil, fmt.Errorf("container %s not found", name)
 }
 
 // User is a resolved process identity.
@@ -145,3 +157,36 @@ type Device struct {
 	UID      uint32
 	GID      uint32
 }
+
+// EnvFile names a file of a volume that variables are read from.
+type EnvFile struct {
+	Volume string
+	// Path is relative to the volume.
+	Path string
+}
+
+// Enforcement says how resources are enforced, as a kubelet's configuration does. The zero value is its default.
+type Enforcement struct {
+	// NoCPUQuota: cpu limits have no effect (cpuCFSQuota: false).
+	NoCPUQuota bool
+	// CPUPeriod is that of quotas, in microseconds; 0: 100 ms.
+	CPUPeriod uint64
+	// LimitedSwap: burstable pods get a share of the swap, in proportion to the memory they request.
+	LimitedSwap bool
+	// SingleProcessOOMKill: a process out of memory does not end the whole container (cgroup v2).
+	SingleProcessOOMKill bool
+	// MemoryThrottling is the part of the way from request to limit from which a container is slowed down, above 0
+	// and up to 1; 0: it is not (cgroup v2, memory.high).
+	MemoryThrottling float64
+	// ReserveMemory: requested memory is protected, hard for guaranteed pods, softly for burstable ones (cgroup v2,
+	// memory.min and memory.low).
+	ReserveMemory bool
+	// StaticCPUs: containers of guaranteed pods that ask for whole processors have them for themselves
+	// (cpuManagerPolicy: static).
+	StaticCPUs bool
+	// PodPidsLimit is pids.max of each pod; 0 or less: none.
+	PodPidsLimit int64
+}
+
+// UserIDs is how many user and group ids a pod with a user namespace of its own has.
+const UserIDs = 65536

@@ -11,7 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"monopod/runner/spec"
+	"monopod/runner/spec/limits"
 )
 
 // unlimited is how v1 writes "no limit".
@@ -80,7 +80,7 @@ func (c Tree) exists(cgroup string) bool {
 }
 
 // set writes the values of a cgroup. It refuses a memory limit below the memory in use.
-func (c Tree) set(cgroup string, v spec.CgroupValues) error {
+func (c Tree) set(cgroup string, v limits.Values) error {
 	if v.Memory != nil && c.Controllers == nil {
 		if err := makeRoom(filepath.Join(UnifiedRoot, cgroup), *v.Memory); err != nil {
 			return err
@@ -97,7 +97,7 @@ func (c Tree) set(cgroup string, v spec.CgroupValues) error {
 	return c.setControllers(cgroup, v)
 }
 
-func setUnified(dir string, v spec.CgroupValues) error {
+func setUnified(dir string, v limits.Values) error {
 	quota := "max"
 	if v.Quota != nil {
 		quota = strconv.FormatInt(*v.Quota, 10)
@@ -125,7 +125,7 @@ func orMax(n *int64) string {
 	return strconv.FormatInt(*n, 10)
 }
 
-func (c Tree) setControllers(cgroup string, v spec.CgroupValues) error {
+func (c Tree) setControllers(cgroup string, v limits.Values) error {
 	at := func(controller string) *cgroupWriter {
 		root, ok := c.Controllers[controller]
 		if !ok {
@@ -219,8 +219,8 @@ func writeFile(path, value string) error {
 func (w *cgroupWriter) err() error { return errors.Join(w.errs...) }
 
 // Values reads the limits of a cgroup that can be raised.
-func (c Tree) Values(cgroup string) spec.CgroupValues {
-	v := spec.CgroupValues{}
+func (c Tree) Values(cgroup string) limits.Values {
+	v := limits.Values{}
 	if c.Controllers == nil {
 		w := cgroupWriter{dir: filepath.Join(UnifiedRoot, cgroup)}
 		quota, period, _ := strings.Cut(w.read("cpu.max"), " ")

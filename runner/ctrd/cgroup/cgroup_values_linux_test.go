@@ -8,7 +8,7 @@ import (
 
 	"k8s.io/utils/ptr"
 
-	"monopod/runner/spec"
+	"monopod/runner/spec/limits"
 )
 
 // fakeCgroup is a directory with the files of a cgroup.
@@ -50,7 +50,7 @@ func TestSetUnified(t *testing.T) {
 		"cpu.weight": "100\n", "cpu.max": "max 100000\n", "memory.max": "max\n", "memory.min": "0\n", "memory.low": "0\n", "pids.max": "max\n", "hugetlb.2MB.max": "max\n",
 	}
 	dir := fakeCgroup(t, files)
-	v := spec.CgroupValues{
+	v := limits.Values{
 		Shares: 1024, Quota: ptr.To[int64](50000), Period: 100000, Memory: ptr.To[int64](1 << 20), MemoryLow: 5,
 		Pids: ptr.To[int64](7), Hugepages: map[string]int64{"2MB": 0},
 	}
@@ -63,7 +63,7 @@ func TestSetUnified(t *testing.T) {
 		}
 	}
 	bare := fakeCgroup(t, map[string]string{"cpu.weight": "1", "cpu.max": "max 100000", "memory.max": "max"})
-	if err := setUnified(bare, spec.CgroupValues{Shares: 2, Period: 100000}); err != nil {
+	if err := setUnified(bare, limits.Values{Shares: 2, Period: 100000}); err != nil {
 		t.Errorf("controllers that are not there, and have nothing to do: %v", err)
 	}
 	if err := setUnified(bare, v); err == nil {
@@ -97,7 +97,7 @@ func TestPodsOfTheOtherDriver(t *testing.T) {
 	if err := os.WriteFile(limit, []byte("9223372036854771712\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := c.set(cgroup, spec.CgroupValues{Memory: ptr.To[int64](4096)}); err != nil {
+	if err := c.set(cgroup, limits.Values{Memory: ptr.To[int64](4096)}); err != nil {
 		t.Fatal(err)
 	}
 	if b, err := os.ReadFile(limit); err != nil || !strings.HasPrefix(string(b), "4096") {
@@ -110,7 +110,7 @@ func TestQuotaPerSecond(t *testing.T) {
 		quota, period int64
 		want          uint64
 	}{{50_000, 100_000, 500_000}, {1000, 100_000, 10_000}, {1234, 10_000, 130_000}, {0, 0, noLimit}} {
-		v := spec.CgroupValues{Period: uint64(c.period)}
+		v := limits.Values{Period: uint64(c.period)}
 		if c.period > 0 {
 			v.Quota = &c.quota
 		}

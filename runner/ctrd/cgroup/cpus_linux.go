@@ -13,19 +13,20 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"monopod/runner/ctrd/record"
-	"monopod/runner/spec"
+	"monopod/runner/spec/cpuset"
+	"monopod/runner/spec/limits"
 )
 
 // CPUs assigns exclusive CPUs to containers, and keeps other containers off them. The records of the containers hold the
 // assignments; this type keeps only those of containers without a record yet.
 type CPUs struct {
-	topology []spec.CPU
-	Online   spec.CPUSet
-	Reserved spec.CPUSet
+	topology []cpuset.CPU
+	Online   cpuset.Set
+	Reserved cpuset.Set
 
 	mu sync.Mutex
 	// pending are CPUs by the id of a container without a record. Guarded by mu.
-	pending map[string]spec.CPUSet
+	pending map[string]cpuset.Set
 }
 
 // ReadCPUs reads the topology of the machine.
@@ -34,11 +35,11 @@ func ReadCPUs(root, reserved string) (*CPUs, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &CPUs{pending: map[string]spec.CPUSet{}}
-	if c.Online, err = spec.ParseCPUSet(string(text)); err != nil {
+	c := &CPUs{pending: map[string]cpuset.Set{}}
+	if c.Online, err = cpuset.Parse(string(text)); err != nil {
 		return nil, err
 	}
-	if c.Reserved, err = spec.ParseCPUSet(reserved); err != nil {
+	if c.Reserved, err = cpuset.Parse(reserved); err != nil {
 		return nil, err
 	}
 	for _, id := range c.Online {
@@ -50,7 +51,7 @@ func ReadCPUs(root, reserved string) (*CPUs, error) {
 			}
 			return n
 		}
-		c.topology = append(c.topology, spec.CPU{ID: id, Core: at("core_id"), Socket: at("physical_package_id")})
+		c.topology = append(c.topology, cpuset.CPU{ID: id, Core: at("core_id"), Socket: at("physical_package_id")})
 	}
 	return c, nil
 }
@@ -60,11 +61,11 @@ var ErrNoCPUs = errors.New("not enough free CPUs")
 
 // AssignCPUs chooses the CPUs of a new container: those of the container that it replaces if their number is right, else free
 // ones. The caller calls release once the record names them, or when creation fails.
-func (r *Pods) AssignCPUs(id string, sb *record.Sandbox, pod *corev1.Pod, container string) (set spec.CPUSet, release func(), err error) {
+func (r *Pods) AssignCPUs(id string, sb *record.Sandbox, pod *corev1.Pod, container string) (set cpuset.Set, release func(), err error) {
 	if !r.Host.Enforce.StaticCPUs {
 		return nil, func() {}, nil
 	}
-	n := spec.WholeCPUs(pod, container)
+	n := limits.WholeCPUs(pod, container)
 	if n == 0 {
 		return nil, func() {}, nil
 	}
@@ -72,7 +73,7 @@ func (r *Pods) AssignCPUs(id string, sb *record.Sandbox, pod *corev1.Pod, contai
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	taken := c.Reserved
-	var former spec.CPUSet
+	var former cpuset.Set
 	for _, rec := range r.Index.All() {
 		has := exclusive(rec)
 		if rec.Meta.SandboxID == sb.ID && rec.Meta.Name == container {
@@ -89,7 +90,7 @@ func (r *Pods) AssignCPUs(id string, sb *record.Sandbox, pod *corev1.Pod, contai
 		set = former
 	} else {
 		var ok bool
-		if set, ok = spec.PickCPUs(c.topology, free, n); !ok {
+		if set, ok = cpuset.Pick(c.topology, free, n); !ok {
 			return nil, nil, fmt.Errorf("%w: %d are wanted, %q are left", ErrNoCPUs, n, free.String())
 		}
 	}
@@ -102,11 +103,11 @@ func (r *Pods) AssignCPUs(id string, sb *record.Sandbox, pod *corev1.Pod, contai
 }
 
 // exclusive returns the CPUs that a container has exclusively while it may run.
-func exclusive(rec *record.Container) spec.CPUSet {
+func exclusive(rec *record.Container) cpuset.Set {
 	if rec.Meta.Exit != nil {
 		return nil
 	}
-	set, err := spec.ParseCPUSet(rec.Meta.CPUs)
+	set, err := cpuset.Parse(rec.Meta.CPUs)
 	if err != nil {
 		return nil
 	}
@@ -114,10 +115,10 @@ func exclusive(rec *record.Container) spec.CPUSet {
 }
 
 // SharedCPUs returns the CPUs that no container has exclusively; nil if that is all of them.
-func (r *Pods) SharedCPUs() spec.CPUSet {
+func (r *Pods) SharedCPUs() cpuset.Set {
 	r.Cpus.mu.Lock()
 	defer r.Cpus.mu.Unlock()
-	var taken spec.CPUSet
+	var taken cpuset.Set
 	for _, rec := range r.Index.All() {
 		taken = taken.Union(exclusive(rec))
 	}
@@ -131,7 +132,7 @@ func (r *Pods) SharedCPUs() spec.CPUSet {
 }
 
 // CpusOf returns the CPUs that a container may use, for its spec.
-func (r *Pods) CpusOf(own spec.CPUSet) (list string, exclusive bool) {
+func (r *Pods) CpusOf(own cpuset.Set) (list string, exclusive bool) {
 	if len(own) > 0 {
 		return own.String(), true
 	}
@@ -157,7 +158,7 @@ func (r *Pods) ShareCPUs() {
 }
 
 // setCPUs sets the CPUs that a cgroup may use.
-func (c Tree) setCPUs(cgroup string, set spec.CPUSet) error {
+func (c Tree) setCPUs(cgroup string, set cpuset.Set) error {
 	root := UnifiedRoot
 	if c.Controllers != nil {
 		root = c.Controllers["cpuset"]

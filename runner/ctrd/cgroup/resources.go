@@ -23,6 +23,7 @@ import (
 	"monopod/runner/ctrd/locks"
 	"monopod/runner/ctrd/record"
 	"monopod/runner/spec"
+	"monopod/runner/spec/limits"
 )
 
 // Pods keeps the cgroups of pods, and that of all pods together, as the manifests require.
@@ -43,7 +44,7 @@ func (r *Pods) PreparePodCgroup(rec *record.Sandbox) error {
 	if err := r.Cgroups.make(rec.Meta.Cgroup); err != nil {
 		return fmt.Errorf("cgroup: %w", err)
 	}
-	if err := r.Cgroups.set(rec.Meta.Cgroup, spec.PodCgroup(rec.Loaded(rec.Pod), r.Host)); err != nil {
+	if err := r.Cgroups.set(rec.Meta.Cgroup, limits.ForPod(rec.Loaded(rec.Pod), r.Host)); err != nil {
 		return fmt.Errorf("cgroup: %w", err)
 	}
 	return nil
@@ -59,20 +60,20 @@ func (r *Pods) WeighClassOf(rec *record.Sandbox) error {
 
 // LimitPods sets the limits of the cgroup of all pods, or removes those of an earlier run. An error does not stop the pods: more
 // memory than the new limit may be in use.
-func (c Tree) LimitPods(limits spec.PodsLimits, host spec.Host) error {
+func (c Tree) LimitPods(most limits.AllPods, host spec.Host) error {
 	root := c.AllPods()
-	if limits.Memory == 0 && limits.Pids == 0 && limits.MilliCPU == 0 {
+	if most.Memory == 0 && most.Pids == 0 && most.MilliCPU == 0 {
 		if !c.exists(root) {
 			return nil
 		}
 		if v := c.Values(root); v.Memory == nil && v.Pids == nil {
 			return nil
 		}
-		limits.MilliCPU = int64(runtime.NumCPU()) * 1000
+		most.MilliCPU = int64(runtime.NumCPU()) * 1000
 	} else if err := c.make(root); err != nil {
 		return err
 	}
-	return c.set(root, spec.PodsCgroup(limits, host))
+	return c.set(root, limits.ForAllPods(most, host))
 }
 
 // weighClasses sets the CPU weight of the class cgroups to what the pods of each class request. with is a sandbox whose manifest
@@ -96,7 +97,7 @@ func (r *Pods) weighClasses(with *record.Sandbox) error {
 	var errs []error
 	for _, c := range []corev1.PodQOSClass{corev1.PodQOSBurstable, corev1.PodQOSBestEffort} {
 		if r.Cgroups.exists(r.Cgroups.Class(c)) {
-			errs = append(errs, r.Cgroups.set(r.Cgroups.Class(c), spec.ClassCgroup(c, burstable, r.Host)))
+			errs = append(errs, r.Cgroups.set(r.Cgroups.Class(c), limits.ForClass(c, burstable, r.Host)))
 		}
 	}
 	return errors.Join(errs...)
@@ -141,7 +142,7 @@ func (r *Pods) resizePod(ctx context.Context, sb *record.Sandbox, pod *manifests
 	if err := checkOverhead(sb, pod); err != nil {
 		return err
 	}
-	if err := r.Cgroups.set(sb.Meta.Cgroup, spec.PodCgroup(sb.Loaded(pod), r.Host)); err != nil {
+	if err := r.Cgroups.set(sb.Meta.Cgroup, limits.ForPod(sb.Loaded(pod), r.Host)); err != nil {
 		return err
 	}
 	next, err := r.Records.UpdateSandbox(ctx, sb.ID, func(s *record.Sandbox) {
@@ -160,7 +161,7 @@ func (r *Pods) WidenPod(sb *record.Sandbox, pod *manifests.Pod) error {
 	if sb.Meta.ResourcesHash == podhash.PodResources(pod.Object) {
 		return nil
 	}
-	want, has := spec.PodCgroup(sb.Loaded(pod), r.Host), r.Cgroups.Values(sb.Meta.Cgroup)
+	want, has := limits.ForPod(sb.Loaded(pod), r.Host), r.Cgroups.Values(sb.Meta.Cgroup)
 	if has.Quota != nil && has.Period > 0 {
 		*has.Quota = *has.Quota * int64(want.Period) / int64(has.Period)
 	}
@@ -170,12 +171,12 @@ func (r *Pods) WidenPod(sb *record.Sandbox, pod *manifests.Pod) error {
 // resizeContainer changes the cgroup of a running container.
 func (r *Pods) resizeContainer(ctx context.Context, rec *record.Container, pod *corev1.Pod) error {
 	own := exclusive(rec)
-	if n := spec.WholeCPUs(pod, rec.Meta.Name); r.Host.Enforce.StaticCPUs && n != len(own) {
+	if n := limits.WholeCPUs(pod, rec.Meta.Name); r.Host.Enforce.StaticCPUs && n != len(own) {
 		return fmt.Errorf("it has %d processors for itself, which cannot be changed while it runs: set resizePolicy RestartContainer for cpu", len(own))
 	}
 	in := spec.Input{Pod: pod, Container: rec.Meta.Name, Host: r.Host}
 	in.CPUs, in.ExclusiveCPUs = r.CpusOf(own)
-	res, err := spec.Resources(in)
+	res, err := limits.Update(in)
 	if err != nil {
 		return err
 	}

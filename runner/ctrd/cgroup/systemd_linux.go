@@ -12,7 +12,7 @@ import (
 	godbus "github.com/godbus/dbus/v5"
 
 	"monopod/runner/ctrd/fault"
-	"monopod/runner/spec"
+	"monopod/runner/spec/limits"
 )
 
 // systemd creates and changes slices, for the systemd cgroup driver.
@@ -127,7 +127,7 @@ func awaitJob(ctx context.Context, done <-chan string) error {
 }
 
 // set passes the values of a slice to systemd, so that it does not revert them.
-func (s *systemd) set(slice string, v spec.CgroupValues) error {
+func (s *systemd) set(slice string, v limits.Values) error {
 	props := []dbus.Property{property("TasksMax", orNoLimit(v.Pids)), property("CPUQuotaPerSecUSec", quotaPerSecond(v))}
 	if s.unified {
 		props = append(props, property("CPUWeight", CPUWeight(v.Shares)), property("MemoryMax", orNoLimit(v.Memory)),
@@ -168,7 +168,7 @@ func orNoLimit(n *int64) uint64 {
 }
 
 // quotaPerSecond returns a quota in systemd's unit, rounded up to its precision.
-func quotaPerSecond(v spec.CgroupValues) uint64 {
+func quotaPerSecond(v limits.Values) uint64 {
 	if v.Quota == nil || v.Period == 0 {
 		return noLimit
 	}

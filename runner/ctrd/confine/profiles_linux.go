@@ -21,6 +21,7 @@ import (
 	"monopod/runner/ctrd/layout"
 	"monopod/runner/ctrd/locks"
 	"monopod/runner/spec"
+	"monopod/runner/spec/build"
 )
 
 // Profiles confines containers with seccomp, AppArmor and SELinux.
@@ -38,7 +39,7 @@ type Profiles struct {
 // AddProfiles adds seccomp, AppArmor and SELinux profiles to a spec.
 func (r *Profiles) AddProfiles(s *specs.Spec, in spec.Input) error {
 	var err error
-	switch p := spec.SeccompFor(in.Pod, in.Container, r.SeccompDefault); p.Type {
+	switch p := build.SeccompFor(in.Pod, in.Container, r.SeccompDefault); p.Type {
 	case corev1.SeccompProfileTypeUnconfined:
 	case corev1.SeccompProfileTypeLocalhost:
 		s.Linux.Seccomp, err = r.localSeccomp(p)
@@ -46,7 +47,7 @@ func (r *Profiles) AddProfiles(s *specs.Spec, in spec.Input) error {
 		s.Linux.Seccomp = seccomp.DefaultProfile(s)
 	}
 	if err == nil {
-		s.Process.ApparmorProfile, err = r.appArmor(spec.AppArmorFor(in.Pod, in.Container))
+		s.Process.ApparmorProfile, err = r.appArmor(build.AppArmorFor(in.Pod, in.Container))
 	}
 	if c := cause.Of(err); c.Kind != "" {
 		c.Container = in.Container

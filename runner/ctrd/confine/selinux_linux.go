@@ -14,6 +14,7 @@ import (
 	"monopod/runner"
 	"monopod/runner/ctrd/fault"
 	"monopod/runner/spec"
+	"monopod/runner/spec/selinux"
 )
 
 // Paths of SELinux.
@@ -31,34 +32,34 @@ func hasSELinux() bool {
 
 // labels returns the SELinux labels of a container that requests any; none on a machine without SELinux, where a kubelet ignores
 // them, too.
-func (r *Profiles) labels(in spec.Input) (spec.SELinuxLabels, error) {
-	if spec.SELinuxFor(in.Pod, in.Container) == nil {
-		return spec.SELinuxLabels{}, nil
+func (r *Profiles) labels(in spec.Input) (selinux.Labels, error) {
+	if selinux.Options(in.Pod, in.Container) == nil {
+		return selinux.Labels{}, nil
 	}
 	if !hasSELinux() {
 		r.Log.Warn("seLinuxOptions are ignored: this machine has no SELinux", "pod", in.Pod.Namespace+"/"+in.Pod.Name, "container", in.Container)
-		return spec.SELinuxLabels{}, nil
+		return selinux.Labels{}, nil
 	}
 	policy, err := readSELinuxPolicy(selinuxConfig)
 	if err != nil {
-		return spec.SELinuxLabels{}, fmt.Errorf("seLinuxOptions: cannot read the SELinux contexts of containers; is container-selinux installed? %w", err)
+		return selinux.Labels{}, fmt.Errorf("seLinuxOptions: cannot read the SELinux contexts of containers; is container-selinux installed? %w", err)
 	}
 	return policy.LabelsFor(in.Pod, in.Container)
 }
 
 // readSELinuxPolicy reads the contexts of the configured policy.
-func readSELinuxPolicy(dir string) (spec.SELinuxPolicy, error) {
+func readSELinuxPolicy(dir string) (selinux.Policy, error) {
 	b, err := os.ReadFile(filepath.Join(dir, "config"))
 	if err != nil {
-		return spec.SELinuxPolicy{}, err
+		return selinux.Policy{}, err
 	}
 	for line := range strings.Lines(string(b)) {
 		if name, ok := strings.CutPrefix(strings.TrimSpace(line), "SELINUXTYPE="); ok {
 			b, err := os.ReadFile(filepath.Join(dir, name, "contexts", "lxc_contexts"))
-			return spec.ParseSELinuxContexts(string(b)), err
+			return selinux.ParseContexts(string(b)), err
 		}
 	}
-	return spec.SELinuxPolicy{}, errors.New("no SELINUXTYPE in " + filepath.Join(dir, "config"))
+	return selinux.Policy{}, errors.New("no SELINUXTYPE in " + filepath.Join(dir, "config"))
 }
 
 // AddLabels adds the labels to a spec, and to our files that it mounts. Host paths and images keep theirs.

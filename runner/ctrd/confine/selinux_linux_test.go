@@ -5,7 +5,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"monopod/runner/spec"
+	"monopod/runner/spec/selinux"
 )
 
 func TestTheSELinuxPolicyOfAMachineIsFound(t *testing.T) {
@@ -32,7 +32,7 @@ func TestTheSELinuxPolicyOfAMachineIsFound(t *testing.T) {
 		t.Errorf("without contexts: %+v", p)
 	}
 	write("targeted/contexts/lxc_contexts", "process = \"u:r:p:s0\"\nfile = \"u:r:f:s0\"\n")
-	if p, err := readSELinuxPolicy(dir); p != (spec.SELinuxPolicy{Process: "u:r:p:s0", File: "u:r:f:s0"}) || err != nil {
+	if p, err := readSELinuxPolicy(dir); p != (selinux.Policy{Process: "u:r:p:s0", File: "u:r:f:s0"}) || err != nil {
 		t.Errorf("%+v, %v", p, err)
 	}
 }

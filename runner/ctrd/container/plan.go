@@ -30,6 +30,9 @@ import (
 	"monopod/runner/ctrd/shim"
 	"monopod/runner/ctrd/volume"
 	"monopod/runner/spec"
+	"monopod/runner/spec/build"
+	"monopod/runner/spec/environ"
+	"monopod/runner/spec/etcfiles"
 )
 
 // Planner checks pods, and decides all about a new container before it is created.
@@ -57,7 +60,7 @@ type Planner struct {
 
 // CheckPod verifies images, users, host paths and specs before anything that runs is touched.
 func (r *Planner) CheckPod(ctx context.Context, pod *manifests.Pod) error {
-	if _, err := spec.Hostname(pod.Object, r.NodeName, r.ClusterDomain); err != nil {
+	if _, err := etcfiles.Hostname(pod.Object, r.NodeName, r.ClusterDomain); err != nil {
 		return fault.Step(runner.ReasonCreatePodSandboxError, err)
 	}
 	if err := r.Volumes.CheckVolumes(pod); err != nil {
@@ -102,7 +105,7 @@ func (r *Planner) checkContainer(ctx context.Context, p *manifests.Pod, c *corev
 		}
 		in.Host.RecursiveReadOnly = r.OCI.ReadsOnlyRecursively(ctx, rt)
 	}
-	if err := errors.Join(spec.Check(in), r.CDI.CheckDevices(pod, c)); err != nil {
+	if err := errors.Join(build.Check(in), r.CDI.CheckDevices(pod, c)); err != nil {
 		return fault.Step(runner.ReasonCreateContainerConfigError, err)
 	}
 	return r.Profiles.CheckProfiles(in)
@@ -110,7 +113,7 @@ func (r *Planner) checkContainer(ctx context.Context, p *manifests.Pod, c *corev
 
 // user resolves the user that a container runs as.
 func (r *Planner) user(ctx context.Context, pod *corev1.Pod, c *corev1.Container, img *image.Image) (spec.User, error) {
-	uid, gid, _ := spec.RequestedUser(pod, c.Name)
+	uid, gid, _ := build.RequestedUser(pod, c.Name)
 	u, err := r.Images.Local.ResolveUser(ctx, img, uid, gid)
 	return u, fault.Step(runner.ReasonCreateContainerError, fault.Wrap("resolve user", err))
 }
@@ -187,7 +190,7 @@ func (r *Planner) planContainer(ctx context.Context, key manifests.Key, pod *man
 	if err != nil {
 		return nil, fault.Step(runner.ReasonImageInspectError, err)
 	}
-	if spec.NeedsIPs(pod.Object, c.Name) {
+	if environ.NeedsIPs(pod.Object, c.Name) {
 		if err := r.Network.WaitNetwork(ctx, sb.ID); err != nil {
 			return nil, err
 		}
@@ -232,7 +235,7 @@ func (r *Planner) planContainer(ctx context.Context, key manifests.Key, pod *man
 		undo()
 		return nil, fault.Step(runner.ReasonCreateContainerConfigError, err)
 	}
-	if spec.HasSecretEnv(c) { // last, because devices may add to the environment
+	if environ.HasSecretEnv(c) { // last, because devices may add to the environment
 		if err := r.Secrets.Hide(id, n.spec); err != nil {
 			undo()
 			return nil, fault.Step(runner.ReasonCreateContainerError, err)
@@ -280,7 +283,7 @@ func postStart(c *corev1.Container) runner.PostStart {
 
 // buildSpec builds the spec, with the parts that need containerd or our directories.
 func (r *Planner) buildSpec(in spec.Input) (*specs.Spec, error) {
-	s, err := spec.Build(in)
+	s, err := build.Spec(in)
 	if err != nil {
 		return nil, err
 	}

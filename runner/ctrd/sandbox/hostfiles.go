@@ -14,6 +14,7 @@ import (
 	"monopod/runner/ctrd/podfiles"
 	"monopod/runner/ctrd/record"
 	"monopod/runner/spec"
+	"monopod/runner/spec/etcfiles"
 )
 
 // Files writes the files that all containers of a pod share, and describes for specs what they share.
@@ -35,7 +36,7 @@ type Files struct {
 
 // SpecSandbox describes what the containers of a sandbox share.
 func (r *Files) SpecSandbox(pod *corev1.Pod, rec *record.Sandbox) (spec.Sandbox, error) {
-	name, err := spec.Hostname(pod, r.NodeName, r.ClusterDomain)
+	name, err := etcfiles.Hostname(pod, r.NodeName, r.ClusterDomain)
 	if err != nil {
 		return spec.Sandbox{}, err
 	}
@@ -114,12 +115,12 @@ func (r *Files) writeFiles(rec *record.Sandbox) error {
 
 // fileTexts returns the content of the files, and warnings about what had to be left out.
 func (r *Files) fileTexts(rec *record.Sandbox) (f podfiles.Files, warnings []string, err error) {
-	name, err := spec.Hostname(rec.Pod.Object, r.NodeName, r.ClusterDomain)
+	name, err := etcfiles.Hostname(rec.Pod.Object, r.NodeName, r.ClusterDomain)
 	if err != nil {
 		return f, nil, err
 	}
 	f.Hostname = name + "\n"
-	f.ResolvConf, warnings = spec.ResolvConf(spec.DNS{
+	f.ResolvConf, warnings = etcfiles.ResolvConf(etcfiles.DNS{
 		Pod:           rec.Pod.Object,
 		HostFile:      r.hostResolvConf(),
 		ClusterDNS:    r.clusterDNS(),
@@ -176,7 +177,7 @@ func (r *Files) hostsText(rec *record.Sandbox) (string, error) {
 			return "", err
 		}
 	}
-	return spec.HostsFile(spec.Hosts{
+	return etcfiles.HostsFile(etcfiles.Hosts{
 		Pod:           rec.Pod.Object,
 		IPs:           rec.Network.IPs,
 		ClusterDomain: r.ClusterDomain,

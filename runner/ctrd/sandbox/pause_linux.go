@@ -27,6 +27,7 @@ import (
 	"monopod/runner/ctrd/record"
 	"monopod/runner/ctrd/trees"
 	"monopod/runner/spec"
+	"monopod/runner/spec/build"
 )
 
 // A process namespace lives as long as its process 1. Pods with shareProcessNamespace get a process for that: the shim's program
@@ -89,7 +90,7 @@ func (r *Pauses) writePause(rec *record.Sandbox, rt oci.Runtime) error {
 	if err != nil {
 		return err
 	}
-	s := spec.Pause(spec.Input{Pod: pod, ID: rec.ID, Sandbox: sb, Host: r.Facts()}, r.ShimPath)
+	s := build.Pause(spec.Input{Pod: pod, ID: rec.ID, Sandbox: sb, Host: r.Facts()}, r.ShimPath)
 	s.Linux.Seccomp = seccomp.DefaultProfile(s)
 	b, err := json.Marshal(s)
 	if err != nil {
@@ -99,7 +100,7 @@ func (r *Pauses) writePause(rec *record.Sandbox, rt oci.Runtime) error {
 	return errors.Join(
 		os.MkdirAll(filepath.Join(root, "proc"), 0o755),
 		os.MkdirAll(filepath.Join(root, "dev"), 0o755),
-		os.WriteFile(filepath.Join(root, spec.PauseProgram), nil, 0o755),
+		os.WriteFile(filepath.Join(root, build.PauseProgram), nil, 0o755),
 		os.WriteFile(filepath.Join(r.Dirs.PauseDir(rec.ID), runtimeFile), []byte(rt.Path), 0o600),
 		os.WriteFile(filepath.Join(r.Dirs.PauseDir(rec.ID), "config.json"), b, 0o600),
 	)

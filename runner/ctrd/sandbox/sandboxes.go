@@ -30,6 +30,7 @@ import (
 	"monopod/runner/ctrd/trees"
 	"monopod/runner/ctrd/usage"
 	"monopod/runner/spec"
+	"monopod/runner/spec/etcfiles"
 )
 
 // remover tears down sandboxes: in the background, or at once those that had a uid.
@@ -202,7 +203,7 @@ func (r *Manager) PrepareSandbox(ctx context.Context, rec *record.Sandbox) error
 	pod := rec.Pod.Object
 	ns := NamespacesOf(pod)
 	if ns.UTS {
-		name, err := spec.Hostname(pod, r.NodeName, r.ClusterDomain)
+		name, err := etcfiles.Hostname(pod, r.NodeName, r.ClusterDomain)
 		if err != nil {
 			return err
 		}

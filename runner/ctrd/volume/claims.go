@@ -28,6 +28,7 @@ import (
 	"monopod/runner/ctrd/remote"
 	"monopod/runner/ctrd/trees"
 	"monopod/runner/spec"
+	"monopod/runner/spec/volumeplan"
 )
 
 // storage is what a volume of a pod refers to. That of a claim is written to disk when the pod first needs it, so that it stays
@@ -90,7 +91,7 @@ func (r *Claims) usersOf(claim string) []*record.Sandbox {
 
 // prepareStorage prepares a volume that outlives the pod or is remote. Its errors have the reason FailedMount: the obstacle may
 // last.
-func (r *Claims) prepareStorage(pod *corev1.Pod, q Request, p spec.VolumePlan) (spec.Volume, error) {
+func (r *Claims) prepareStorage(pod *corev1.Pod, q Request, p volumeplan.Plan) (spec.Volume, error) {
 	s, readOnly := storage{NFS: p.NFS, ISCSI: p.ISCSI}, false
 	var err error
 	if p.Claim != nil {
@@ -120,7 +121,7 @@ func unbound(err error) error {
 }
 
 // pinClaim returns the storage of a claim in a pod, and writes it to disk.
-func (r *Claims) pinClaim(pod *corev1.Pod, refs *manifests.Refs, c *spec.Claim) (storage, error) {
+func (r *Claims) pinClaim(pod *corev1.Pod, refs *manifests.Refs, c *volumeplan.Claim) (storage, error) {
 	var s storage
 	path := filepath.Join(r.Dirs.PinDir(string(pod.UID)), c.Name)
 	data, err := atomicfile.Read(path, atomicfile.MaxState)
@@ -160,7 +161,7 @@ func (r *Claims) pinClaim(pod *corev1.Pod, refs *manifests.Refs, c *spec.Claim) 
 }
 
 // claimRequest returns the request for a claim, and the pod that owns it.
-func (r *Claims) claimRequest(pod *corev1.Pod, refs *manifests.Refs, c *spec.Claim) (q claims.Request, owner string, err error) {
+func (r *Claims) claimRequest(pod *corev1.Pod, refs *manifests.Refs, c *volumeplan.Claim) (q claims.Request, owner string, err error) {
 	var written *corev1.PersistentVolumeClaim
 	if refs != nil {
 		written = refs.Claims[c.Name]
@@ -256,7 +257,7 @@ func (r *Claims) attach(pod *corev1.Pod, q Request, volume string, s storage, re
 		v.HostPath, err = s.Directory, makeVolumeDir(s.Directory)
 	case s.HostPath != nil:
 		owned = false
-		v.HostPath, err = prepareHostPath(spec.HostPathOf(s.HostPath))
+		v.HostPath, err = prepareHostPath(volumeplan.HostPathOf(s.HostPath))
 	case s.Local != nil:
 		v.HostPath, err = r.attachLocal(target("local-volume"), s, readOnly)
 	case s.NFS != nil:
@@ -374,7 +375,7 @@ func (r *Claims) giveToGroup(pod *corev1.Pod, volume, dir string) error {
 }
 
 // checkStorage checks whether an edited pod would get its storage, without deciding anything.
-func (r *Claims) checkStorage(pod *manifests.Pod, p spec.VolumePlan) error {
+func (r *Claims) checkStorage(pod *manifests.Pod, p volumeplan.Plan) error {
 	if p.Claim == nil {
 		return nil
 	}

@@ -13,12 +13,12 @@ import (
 	"monopod/manifests"
 	"monopod/runner/ctrd/fsgroup"
 	"monopod/runner/ctrd/trees"
-	"monopod/runner/spec"
+	"monopod/runner/spec/volumeplan"
 )
 
 // prepareEmptyDir creates the directory or the mount; an existing one is kept. recorded is the manifest that it was created by:
 // after an edit of its medium the volume is a new one, for the containers that are created after the edit.
-func (r *Pods) prepareEmptyDir(uid string, p spec.VolumePlan, recorded *manifests.Pod) error {
+func (r *Pods) prepareEmptyDir(uid string, p volumeplan.Plan, recorded *manifests.Pod) error {
 	path, e := r.Dirs.EmptyDir(uid, p.Name), p.EmptyDir
 	there, err := EmptyDirAt(path)
 	if err != nil {
@@ -46,7 +46,7 @@ func (r *Pods) prepareEmptyDir(uid string, p spec.VolumePlan, recorded *manifest
 
 // makeEmptyDir creates a directory on disk. It is completed under another name first, because an existing directory is never
 // changed.
-func makeEmptyDir(path string, e *spec.EmptyDir) error {
+func makeEmptyDir(path string, e *volumeplan.EmptyDir) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
 		return err
 	}
@@ -61,7 +61,7 @@ func makeEmptyDir(path string, e *spec.EmptyDir) error {
 }
 
 // mountHugePages mounts a hugetlbfs with pages of the kernel's pool.
-func mountHugePages(path string, e *spec.EmptyDir) error {
+func mountHugePages(path string, e *volumeplan.EmptyDir) error {
 	if err := os.MkdirAll(path, 0o755); err != nil {
 		return err
 	}
@@ -86,7 +86,7 @@ const (
 	hugetlbfs medium = unix.HUGETLBFS_MAGIC
 )
 
-func wantedAt(e *spec.EmptyDir) medium {
+func wantedAt(e *volumeplan.EmptyDir) medium {
 	switch {
 	case e.Memory:
 		return tmpfs
@@ -125,7 +125,7 @@ func clearEmptyDir(path string, there medium) error {
 
 // keepEmptyDir applies edits of size, mode and group to an existing emptyDir. A mode that a container has set stays unless that of
 // the manifest changes.
-func keepEmptyDir(path string, e *spec.EmptyDir, was fs.FileMode) error {
+func keepEmptyDir(path string, e *volumeplan.EmptyDir, was fs.FileMode) error {
 	if e.Memory {
 		if err := resizeTmpfs(path, e.SizeBytes); err != nil {
 			return err
@@ -158,14 +158,14 @@ func resizeTmpfs(path string, size int64) error {
 func recordedMode(recorded *manifests.Pod, volume string) fs.FileMode {
 	for i := range recorded.Object.Spec.Volumes {
 		if v := &recorded.Object.Spec.Volumes[i]; v.Name == volume && v.EmptyDir != nil {
-			return spec.EmptyDirMode(v.EmptyDir)
+			return volumeplan.EmptyDirMode(v.EmptyDir)
 		}
 	}
-	return spec.EmptyDirMode(&corev1.EmptyDirVolumeSource{})
+	return volumeplan.EmptyDirMode(&corev1.EmptyDirVolumeSource{})
 }
 
 // modeBits returns the mode as the kernel encodes it.
-func modeBits(e *spec.EmptyDir) uint32 {
+func modeBits(e *volumeplan.EmptyDir) uint32 {
 	bits := uint32(e.Mode.Perm())
 	if e.Mode&fs.ModeSticky != 0 {
 		bits |= unix.S_ISVTX
@@ -174,7 +174,7 @@ func modeBits(e *spec.EmptyDir) uint32 {
 }
 
 // ownEmptyDir sets the mode of an emptyDir, and its group to fsGroup, with full access.
-func ownEmptyDir(path string, e *spec.EmptyDir) error {
+func ownEmptyDir(path string, e *volumeplan.EmptyDir) error {
 	if e.GID == nil {
 		return os.Chmod(path, e.Mode)
 	}

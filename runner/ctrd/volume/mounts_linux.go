@@ -22,6 +22,7 @@ import (
 	"monopod/runner/ctrd/trees"
 	"monopod/runner/ctrd/volumes"
 	"monopod/runner/spec"
+	"monopod/runner/spec/build"
 )
 
 // Mounts prepares what single mounts of one container need: subPaths, VOLUMEs of its image, mount propagation.
@@ -50,7 +51,7 @@ func (r *Mounts) PrepareMounts(ctx context.Context, in spec.Input, q Request) (_
 	if err := r.checkPropagation(in, c); err != nil {
 		return in, fault.Step(runner.ReasonCreateContainerConfigError, err)
 	}
-	paths, err := spec.SubPaths(in)
+	paths, err := build.SubPaths(in)
 	if err != nil {
 		return in, fault.Step(runner.ReasonCreateContainerConfigError, err)
 	}
@@ -61,7 +62,7 @@ func (r *Mounts) PrepareMounts(ctx context.Context, in spec.Input, q Request) (_
 				fmt.Errorf("failed to prepare subPath for volumeMount %q of container %q: %w", c.VolumeMounts[i].Name, c.Name, err))
 		}
 	}
-	anonymous, err := spec.ImageVolumePaths(in)
+	anonymous, err := build.ImageVolumePaths(in)
 	if err == nil && len(anonymous) > 0 {
 		in.ImageVolumes, err = r.Images.Local.CopyOut(ctx, q.Image, r.Dirs.ImageVolumeDir(string(in.Pod.UID), in.ID), anonymous)
 	}

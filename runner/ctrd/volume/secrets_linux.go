@@ -17,6 +17,8 @@ import (
 	"monopod/runner/ctrd/shim"
 	"monopod/runner/ctrd/trees"
 	"monopod/runner/spec"
+	"monopod/runner/spec/environ"
+	"monopod/runner/spec/volumeplan"
 )
 
 // Content of Secrets is kept on a tmpfs below the state directory and nowhere else: volumes with the content of objects, and the
@@ -81,17 +83,17 @@ func (r *Secrets) RemoveHidden(id string) error {
 
 // prepareFiles creates a volume from objects and fields, or updates it. A volume with content keeps it while its objects are
 // missing.
-func (r *Secrets) prepareFiles(pod *corev1.Pod, refs *manifests.Refs, p spec.VolumePlan) (string, error) {
+func (r *Secrets) prepareFiles(pod *corev1.Pod, refs *manifests.Refs, p volumeplan.Plan) (string, error) {
 	dir := filepath.Join(r.Dirs.FilesDir(string(pod.UID)), p.Name)
 	err := r.writeVolume(pod, refs, p, dir)
-	if spec.IsMissing(err) && payload.Written(dir) {
+	if environ.IsMissing(err) && payload.Written(dir) {
 		return dir, nil
 	}
 	return dir, err
 }
 
-func (r *Secrets) writeVolume(pod *corev1.Pod, refs *manifests.Refs, p spec.VolumePlan, dir string) error {
-	contents, err := spec.VolumeFiles(spec.Input{Pod: pod, Refs: refs, Host: r.Facts()}, p.Files)
+func (r *Secrets) writeVolume(pod *corev1.Pod, refs *manifests.Refs, p volumeplan.Plan, dir string) error {
+	contents, err := volumeplan.Files(spec.Input{Pod: pod, Refs: refs, Host: r.Facts()}, p.Files)
 	if err != nil {
 		return failedMount(p.Name, err)
 	}
@@ -118,13 +120,13 @@ func (r *Secrets) SyncVolumes(key manifests.Key, pod *manifests.Pod) error {
 	if sb == nil {
 		return nil
 	}
-	plans, err := spec.Volumes(pod.Object, r.Host)
+	plans, err := volumeplan.ForPod(pod.Object, r.Host)
 	if err != nil {
 		return err
 	}
 	object := pod.Object.DeepCopy()
 	object.UID = record.UIDOf(sb)
-	if err := spec.CheckFiles(spec.Input{Pod: object, Refs: pod.Refs, Host: r.Facts()}, plans); err != nil {
+	if err := volumeplan.CheckFiles(spec.Input{Pod: object, Refs: pod.Refs, Host: r.Facts()}, plans); err != nil {
 		return err
 	}
 	var errs []error

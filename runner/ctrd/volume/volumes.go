@@ -20,6 +20,8 @@ import (
 	"monopod/runner/ctrd/record"
 	"monopod/runner/ctrd/volumes"
 	"monopod/runner/spec"
+	"monopod/runner/spec/environ"
+	"monopod/runner/spec/volumeplan"
 )
 
 // Pods prepares the volumes of pods.
@@ -35,11 +37,11 @@ type Pods struct {
 
 // PrepareVolumes creates the volumes that a container mounts. It is idempotent.
 func (r *Pods) PrepareVolumes(ctx context.Context, pod *corev1.Pod, q Request) (map[string]spec.Volume, error) {
-	plans, err := spec.Volumes(pod, r.Host)
+	plans, err := volumeplan.ForPod(pod, r.Host)
 	if err != nil {
 		return nil, err
 	}
-	if err := spec.CheckFiles(spec.Input{Pod: pod, Refs: q.Refs, Host: r.Facts()}, plans); err != nil {
+	if err := volumeplan.CheckFiles(spec.Input{Pod: pod, Refs: q.Refs, Host: r.Facts()}, plans); err != nil {
 		return nil, err
 	}
 	prepared := map[string]spec.Volume{}
@@ -77,18 +79,18 @@ func (r *Pods) PrepareVolumes(ctx context.Context, pod *corev1.Pod, q Request) (
 // CheckVolumes checks the volumes of a pod without creating any.
 func (r *Pods) CheckVolumes(pod *manifests.Pod) error {
 	host := r.Host
-	plans, err := spec.Volumes(pod.Object, host)
+	plans, err := volumeplan.ForPod(pod.Object, host)
 	if err != nil {
 		return err
 	}
-	errs := []error{spec.CheckFiles(spec.Input{Pod: pod.Object, Refs: pod.Refs, Host: host}, plans)}
+	errs := []error{volumeplan.CheckFiles(spec.Input{Pod: pod.Object, Refs: pod.Refs, Host: host}, plans)}
 	for _, p := range plans {
 		if p.HostPath != nil {
 			_, err := statHostPath(*p.HostPath)
 			errs = append(errs, fault.Wrap(fmt.Sprintf("volume %q", p.Name), err))
 		}
 		if p.Files != nil {
-			_, err := spec.VolumeFiles(spec.Input{Pod: pod.Object, Refs: pod.Refs, Host: host}, p.Files)
+			_, err := volumeplan.Files(spec.Input{Pod: pod.Object, Refs: pod.Refs, Host: host}, p.Files)
 			errs = append(errs, fault.Wrap(fmt.Sprintf("volume %q", p.Name), err))
 		}
 		errs = append(errs, r.ClaimVolumes.checkStorage(pod, p))
@@ -97,7 +99,7 @@ func (r *Pods) CheckVolumes(pod *manifests.Pod) error {
 }
 
 // statHostPath checks the type of a path and reports whether it exists.
-func statHostPath(h spec.HostPath) (exists bool, err error) {
+func statHostPath(h volumeplan.HostPath) (exists bool, err error) {
 	info, err := os.Stat(h.Path)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return false, err
@@ -109,7 +111,7 @@ func statHostPath(h spec.HostPath) (exists bool, err error) {
 }
 
 // prepareHostPath checks a path, creates it if its type requires that, and resolves its symlinks.
-func prepareHostPath(h spec.HostPath) (string, error) {
+func prepareHostPath(h volumeplan.HostPath) (string, error) {
 	exists, err := statHostPath(h)
 	if err != nil {
 		return "", err
@@ -122,11 +124,11 @@ func prepareHostPath(h spec.HostPath) (string, error) {
 	return filepath.EvalSymlinks(h.Path)
 }
 
-func createHostPath(h spec.HostPath) error {
+func createHostPath(h volumeplan.HostPath) error {
 	switch h.Missing() {
-	case spec.CreateDirectory:
+	case volumeplan.CreateDirectory:
 		return os.MkdirAll(h.Path, 0o755)
-	case spec.CreateFile:
+	case volumeplan.CreateFile:
 		f, err := os.OpenFile(h.Path, os.O_CREATE|os.O_WRONLY, 0o644)
 		if err != nil {
 			return err
@@ -142,7 +144,7 @@ const maxEnvFile = 1 << 20
 // ReadEnvFiles reads the files that variables of a container come from. Missing files are left out.
 func (r *Pods) ReadEnvFiles(uid string, c *corev1.Container) (map[spec.EnvFile]string, error) {
 	var read map[spec.EnvFile]string
-	for _, f := range spec.EnvFiles(c) {
+	for _, f := range environ.EnvFiles(c) {
 		text, err := volumes.ReadBelow(r.Dirs.EmptyDir(uid, f.Volume), f.Path, maxEnvFile)
 		switch {
 		case errors.Is(err, fs.ErrNotExist):

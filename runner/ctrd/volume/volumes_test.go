@@ -10,7 +10,7 @@ import (
 
 	"monopod/manifests"
 	"monopod/runner/ctrd/layout"
-	"monopod/runner/spec"
+	"monopod/runner/spec/volumeplan"
 )
 
 func TestHostPathsAreCheckedAndCreatedByType(t *testing.T) {
@@ -43,7 +43,7 @@ func TestHostPathsAreCheckedAndCreatedByType(t *testing.T) {
 		"a character device is no block file": {"/dev/null", corev1.HostPathBlockDev, "is not a block device"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, err := prepareHostPath(spec.HostPath{Path: c.path, Type: c.typ})
+			got, err := prepareHostPath(volumeplan.HostPath{Path: c.path, Type: c.typ})
 			if err != nil {
 				got = err.Error()
 			}
@@ -56,7 +56,7 @@ func TestHostPathsAreCheckedAndCreatedByType(t *testing.T) {
 
 func TestAnEmptyDirIsMadeOnceForEverybody(t *testing.T) {
 	v := &Pods{Dirs: layout.Dirs{Root: t.TempDir()}}
-	plan := spec.VolumePlan{Name: "data", EmptyDir: &spec.EmptyDir{Mode: 0o777}}
+	plan := volumeplan.Plan{Name: "data", EmptyDir: &volumeplan.EmptyDir{Mode: 0o777}}
 	recorded, path := &manifests.Pod{Object: &corev1.Pod{}}, v.Dirs.EmptyDir("uid", "data")
 	if err := v.prepareEmptyDir("uid", plan, recorded); err != nil {
 		t.Fatal(err)
