@@ -145,15 +145,11 @@ func (f *fieldTest) run(r *fields.Run) (err error) {
 		return err
 	}
 	got := fields.Undecided
-	check := r.Row.Check
-	if check == nil {
-		check = fields.ByPhase
-	}
-	s, err := o.until("the check says something", func(s *fields.Seen) bool {
+	s, err := o.until("the check is decided", func(s *fields.Seen) bool {
 		if r.Row.Remove && s.Pod != nil {
 			return false
 		}
-		got = check(s)
+		got = r.Row.Check(s)
 		return got != fields.Undecided
 	})
 	if err == nil && got != r.Want() {
@@ -226,11 +222,7 @@ func (o *ongoing) act() error {
 	if r.Edit == nil && !r.Remove {
 		return nil
 	}
-	when := r.When
-	if when == nil {
-		when = func(s *fields.Seen) bool { return s.Pod != nil && isReady(*s.Pod) }
-	}
-	s, err := o.until("the pod is ready to be edited or removed", when)
+	s, err := o.until("the pod is ready to be edited or removed", r.When)
 	if err != nil {
 		return err
 	}

@@ -58,7 +58,7 @@ func (r *Row) forInit() bool {
 			return false
 		}
 	}
-	return r.Script != "" && r.Check == nil && r.Edit == nil && !r.Remove && !r.NotInit && !strings.Contains(r.Spec, "initContainers")
+	return r.Script != "" && len(r.Holds) == 0 && r.Edit == nil && !r.Remove && r.Spec["initContainers"] == nil
 }
 
 // path is that of a field in this run.
@@ -173,45 +173,27 @@ func change(pod map[string]any, field string, value any, w Words) error {
 	return nil
 }
 
-// compose makes the pod of a row.
+// compose returns the pod of a row.
 func (r *Row) compose(w Words) (map[string]any, error) {
-	meta, err := parse[map[string]any](w.in(r.Meta))
-	if err != nil {
-		return nil, fmt.Errorf("metadata: %w", err)
-	}
-	spec, err := parse[map[string]any](w.in(r.Spec))
-	if err != nil {
-		return nil, fmt.Errorf("spec: %w", err)
-	}
-	c, err := parse[map[string]any](w.in(r.Container))
-	if err != nil {
-		return nil, fmt.Errorf("container: %w", err)
-	}
-	if r.Script != "" || r.Container != "" {
-		others, _ := spec["containers"].([]any)
-		more := map[string]any{"name": "c", "image": w["IMAGE"]}
-		if r.Script != "" {
-			more["command"] = []any{"sh", "-ec", w.in(r.Script)}
-		}
-		spec["containers"] = append([]any{merge(more, c)}, others...)
-	}
-	return map[string]any{
+	pod := map[string]any{
 		"apiVersion": "v1", "kind": "Pod",
-		"metadata": merge(map[string]any{"name": w["NAME"], "labels": map[string]any{"row": w["NAME"]}}, meta),
-		"spec":     merge(map[string]any{"restartPolicy": "Never", "terminationGracePeriodSeconds": 1}, spec),
-	}, nil
-}
-
-// onHost puts pods on the machine's network, which is quicker: for rows that do not touch it.
-func onHost(rows []Row) []Row {
-	for i := range rows {
-		if rest, flow := strings.CutPrefix(rows[i].Spec, "{"); flow {
-			rows[i].Spec = "{hostNetwork: true, " + rest
-		} else {
-			rows[i].Spec = "hostNetwork: true\n" + rows[i].Spec
-		}
+		"metadata": merge(map[string]any{"name": w["NAME"], "labels": map[string]any{"row": w["NAME"]}}, r.Meta),
+		"spec":     merge(map[string]any{"restartPolicy": "Never", "terminationGracePeriodSeconds": 1}, r.Spec),
 	}
-	return rows
+	if r.Script != "" || r.Container != nil {
+		c := map[string]any{"name": "c", "image": w["IMAGE"]}
+		if r.Script != "" {
+			c["command"] = []any{"sh", "-ec", r.Script}
+		}
+		spec := pod["spec"].(map[string]any)
+		others, _ := spec["containers"].([]any)
+		spec["containers"] = append([]any{merge(c, r.Container)}, others...)
+	}
+	replaced, err := w.value(pod)
+	if err != nil {
+		return nil, err
+	}
+	return replaced.(map[string]any), nil
 }
 
 func merge(base, over map[string]any) map[string]any {
