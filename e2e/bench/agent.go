@@ -71,7 +71,7 @@ func startAgent(ctx context.Context, b *bench) (*agent, error) {
 	return nil, errors.Join(fmt.Errorf("monopod does not answer: %w\n%s", err, a.logTail()), a.stop())
 }
 
-// freePort is a port that the kernel gives to nobody else for now; 1, on which nobody listens either, when there is none.
+// freePort returns an unused port, and 1, which is unused as well, if the kernel has none.
 func freePort() int32 {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -215,7 +215,7 @@ func (a *agent) before() (all []int) {
 	return all
 }
 
-// clean waits until the pods hold no more than before they were there.
+// clean waits until resource use is back to what it was before the pods.
 func (a *agent) clean(before []int) error {
 	var late error
 	for end := monotonic() + time.Minute; monotonic() < end; time.Sleep(10 * time.Millisecond) {

@@ -19,7 +19,7 @@ type File struct {
 	Data []byte
 	// Verdicts are what the API server of v1.36 says of its documents, those that are empty left out.
 	Verdicts []Verdict
-	// Kubelet is what a v1.36 kubelet makes of the file, of which it reads the first document only.
+	// Kubelet is the result of a v1.36 kubelet, which reads only the first document of the file.
 	Kubelet string
 }
 
@@ -32,10 +32,10 @@ type Verdict struct {
 	Strict, Invalid string
 }
 
-// OK says that Kubernetes accepts the document.
+// OK is set if Kubernetes accepts the document.
 func (v Verdict) OK() bool { return v.Strict == "ok" && (v.Invalid == "" || v.Invalid == "ok") }
 
-// isEmpty says that the document holds nothing but comments, which Kubernetes calls an object without a kind.
+// isEmpty is set if the document contains only comments, which Kubernetes calls an object without a kind.
 func (v Verdict) isEmpty() bool {
 	return strings.HasPrefix(v.Strict, "ERR(Object 'Kind' is missing in '#") ||
 		strings.HasPrefix(v.Strict, "ERR(Object 'Kind' is missing in '--- #") || v.Strict == "ERR(Object 'Kind' is missing in '--- ')"

@@ -113,7 +113,7 @@ func tcp(file, port string) {
 	}
 }
 
-// selfSigned is a certificate of nobody, for no address.
+// selfSigned is a self-signed certificate without addresses.
 func selfSigned() *tls.Config {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

@@ -104,7 +104,7 @@ func (c *component) start() error {
 	return fmt.Errorf("there is no component %s", c.name)
 }
 
-// ServeHTTP answers health checks, and says who asks.
+// ServeHTTP answers health checks, and returns the identity of the client.
 func (c *component) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch r.URL.Path {
 	case "/livez":
@@ -301,7 +301,7 @@ func client(pair tls.Certificate, authority []byte) (func(url string) (string, e
 	}, nil
 }
 
-// selfSigned is what the managers have: a certificate that nobody else knows.
+// selfSigned is the self-signed certificate of a manager.
 func selfSigned() (*tls.Config, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

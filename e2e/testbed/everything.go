@@ -18,7 +18,7 @@ type Everything struct {
 // Token is a bearer token that may get metrics from Everything.Served.
 const Token = "0123456789abcdef"
 
-// NewEverything writes the files that it needs to dir. Each call of port returns a port on which nobody listens.
+// NewEverything writes the files that it needs to dir. Each call of port returns an unused port.
 func NewEverything(dir string, port func() int32) (Everything, error) {
 	e := Everything{Served: port(), Open: port(), Health: port()}
 	dead := func() string { return fmt.Sprintf("127.0.0.1:%d", port()) }

@@ -31,7 +31,7 @@ type Subnets struct {
 	taken  atomic.Int32
 }
 
-// Take returns the next subnet that no address of the machine is in: what a killed run left behind is in nobody's way.
+// Take returns the next subnet without an address of the machine, so that leftovers of a killed run do not matter.
 func (s *Subnets) Take(t testing.TB) string {
 	t.Helper()
 	prefix := s.Prefix
@@ -72,7 +72,7 @@ func (s *Subnets) next(prefix string, addresses []net.Addr) (netip.Prefix, error
 // that they are taken.
 type Ports struct{ taken atomic.Int32 }
 
-// Take returns the next port on which nobody listens.
+// Take returns the next unused port.
 func (p *Ports) Take(t testing.TB) int32 {
 	t.Helper()
 	const first, all = 20000, 12000

@@ -63,8 +63,8 @@ func packages(t *testing.T) []listed {
 	return all
 }
 
-// allowed says which packages of this module each package may import. The longest matching prefix counts;
-// what is not listed may be imported by nobody but cmd, e2e and examples.
+// allowed returns which packages of this module each package may import. The longest matching prefix counts;
+// a package that is not listed may not be imported but cmd, e2e and examples.
 func allowed() map[string][]string {
 	return map[string][]string{
 		"monopod/manifests":                       {},

@@ -22,7 +22,7 @@ const (
 	maxFields = 20
 )
 
-// testSupport lists the packages that exist for tests: their code is no product code. A name with a slash at its end is that of a folder.
+// testSupport lists the packages that exist for tests: their code is no product code. A name that ends with a slash is a folder.
 func testSupport() []string {
 	return []string{
 		"e2e/", "examples/", "internal/atomicfile/damagetest", "internal/daemontest", "internal/house", "internal/loopback",

@@ -82,7 +82,7 @@ func eachFile(t *testing.T, do func(path string, files *token.FileSet, f *ast.Fi
 	}
 }
 
-// isCall says that a node calls pkg.name.
+// isCall reports whether a node calls pkg.name.
 func isCall(n ast.Node, pkg string, names ...string) bool {
 	call, ok := n.(*ast.CallExpr)
 	if !ok {
@@ -155,7 +155,7 @@ func sleeps(fn *ast.FuncDecl) []token.Pos {
 	return found
 }
 
-// mentionsTime says that a loop looks at the clock: it has a deadline.
+// mentionsTime reports whether a loop reads the clock, and so has a deadline.
 func mentionsTime(loop *ast.ForStmt) bool {
 	looks := false
 	ast.Inspect(loop, func(n ast.Node) bool {

@@ -31,11 +31,11 @@ type Hook struct {
 	Header http.Header
 	// HTTP2 says to send it by HTTP/2 without TLS.
 	HTTP2 bool
-	// Sleep is how long to wait, when there is nothing else to do.
+	// Sleep is the duration of a sleep hook.
 	Sleep time.Duration
 }
 
-// String says what the hook does, for logs.
+// String describes the hook for logs.
 func (h Hook) String() string {
 	switch {
 	case len(h.Exec) > 0:
@@ -132,7 +132,7 @@ func Run(ctx context.Context, h Hook, exec Exec) error {
 	}
 }
 
-// get sends the request. A server that speaks plain HTTP on a port that is said to speak HTTPS is asked that way.
+// get sends the request. It retries with plain HTTP if the server does not speak HTTPS.
 func get(ctx context.Context, h Hook) error {
 	err := getURL(ctx, h, h.URL)
 	if rest, secure := strings.CutPrefix(h.URL, "https:"); secure && errors.Is(err, http.ErrSchemeMismatch) {

@@ -96,7 +96,7 @@ func (s containersBuilder) backOffMessage(name string, c *runner.Container) stri
 		min(c.BackOff, s.Options.BackOffLimit()), name, s.pod.Name, s.pod.Namespace, s.pod.UID)
 }
 
-// waiting says what a container that does not run waits for.
+// waiting returns the waiting state of a container that does not run.
 func (s containersBuilder) waiting(spec *corev1.Container) *corev1.ContainerStateWaiting {
 	w := &corev1.ContainerStateWaiting{Reason: s.waitingReason()}
 	f, failed := s.Failures[spec.Name]
@@ -119,7 +119,7 @@ func (s containersBuilder) waiting(spec *corev1.Container) *corev1.ContainerStat
 	return w
 }
 
-// waitingReason is the reason of a container of which nothing special can be said.
+// waitingReason is the default reason of a waiting container.
 func (s containersBuilder) waitingReason() string {
 	if len(s.pod.Spec.InitContainers) > 0 {
 		return runner.ReasonPodInitializing

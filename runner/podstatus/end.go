@@ -24,7 +24,7 @@ func WithEnds(before, now *corev1.Pod) *corev1.Pod {
 	return &shown
 }
 
-// ends puts back what is not known any more of containers that have ended.
+// ends restores the results of ended containers whose records are gone.
 func ends(before, now []corev1.ContainerStatus, lost *bool) []corev1.ContainerStatus {
 	known := map[string]corev1.ContainerStatus{}
 	for i := range before {

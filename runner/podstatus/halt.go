@@ -9,12 +9,12 @@ import (
 	"monopod/runner"
 )
 
-// halted says that the pod stands still although it has something to do.
+// halted reports whether the pod is stopped although it is not finished.
 func (s *statusBuilder) halted() bool {
 	return s.Halt != nil && s.Sandbox != nil && !s.Removing && s.failure() == nil && !containersOf(s).initFailed() && s.unfinished()
 }
 
-// unfinished says that something of the pod runs or would be started.
+// unfinished reports whether a container of the pod runs or would be started.
 func (s *statusBuilder) unfinished() bool {
 	return slices.ContainsFunc(s.pod.Spec.Containers, func(spec corev1.Container) bool {
 		c := shownInstance(s.Containers, spec.Name)
@@ -22,7 +22,7 @@ func (s *statusBuilder) unfinished() bool {
 	})
 }
 
-// haltedPhase is that of a halted pod of which nothing runs.
+// haltedPhase is the phase of a halted pod without running containers.
 func (s *statusBuilder) haltedPhase() corev1.PodPhase {
 	if s.Halt.Failed {
 		return corev1.PodFailed
@@ -30,7 +30,7 @@ func (s *statusBuilder) haltedPhase() corev1.PodPhase {
 	return corev1.PodPending
 }
 
-// stopping says that something of the pod runs.
+// stopping reports whether a container of the pod still runs.
 func (s *statusBuilder) stopping() bool {
 	return slices.ContainsFunc(s.Containers, func(c runner.Container) bool { return c.State == runner.ContainerRunning })
 }

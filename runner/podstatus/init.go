@@ -40,12 +40,12 @@ func (s containersBuilder) initInstance(name string) *runner.Container {
 	return shownInstance(here, name)
 }
 
-// here says that an instance is of this sandbox and this round.
+// here reports whether an instance belongs to this sandbox and this round.
 func (s containersBuilder) here(c *runner.Container) bool {
 	return s.Sandbox != nil && c.SandboxID == s.Sandbox.ID && c.Round == s.round
 }
 
-// serving says that a regular container runs: then nothing stands before it any more.
+// serving reports whether a regular container runs: the init containers are then complete.
 func (s containersBuilder) serving() bool {
 	return slices.ContainsFunc(s.Containers, func(c runner.Container) bool {
 		return c.State == runner.ContainerRunning && plan.RoleIn(&s.pod.Spec, c.Name) == plan.Regular
@@ -69,14 +69,14 @@ func (s containersBuilder) uninitialized() []string {
 	return names
 }
 
-// begun says that a regular container has been started in this sandbox.
+// begun reports whether a regular container has been started in this sandbox.
 func (s containersBuilder) begun() bool {
 	return slices.ContainsFunc(s.Containers, func(c runner.Container) bool {
 		return s.here(&c) && !c.StartedAt.IsZero() && plan.RoleIn(&s.pod.Spec, c.Name) == plan.Regular
 	})
 }
 
-// initFailed says that an init container has failed for good.
+// initFailed reports whether an init container has failed and is not restarted.
 func (s containersBuilder) initFailed() bool {
 	return slices.ContainsFunc(s.pod.Spec.InitContainers, func(spec corev1.Container) bool {
 		return s.failedInit(&spec) != nil

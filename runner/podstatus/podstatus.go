@@ -24,10 +24,10 @@ type Doing struct {
 	Since time.Time
 }
 
-// Halted says that the pod must not run now.
+// Halted is set if the pod must not run now.
 func (s *Status) Halted() bool { return s.halt != nil }
 
-// Stopped says that nothing of a pod runs, nor is going to while its Halt lasts.
+// Stopped reports whether no container of the pod runs, or will run while its Halt lasts.
 func (s *Status) Stopped() bool {
 	return s.Looked && s.halt != nil && !s.Running && (!s.halt.Remove || !s.exists)
 }
@@ -39,13 +39,13 @@ type Status struct {
 	Origin manifests.Origin
 	// Recorded is the manifest that has been carried out to the end; nil when none has.
 	Recorded *manifests.Pod
-	// Looked says that this agent has looked at the pod; before, the status is only what was wanted.
+	// Looked is set once this agent has observed the pod; before, the status shows only the desired pod.
 	Looked bool
-	// Why is one line about the first thing in the way, empty when there is none.
+	// Why describes the first problem in one line; empty if there is none.
 	Why string
-	// Trouble is that thing taken apart; Why is its text.
+	// Trouble is that problem as a value; Why is its text.
 	Trouble Trouble
-	// Probes is what is known of the pod's probes at this moment.
+	// Probes are the current results of the pod's probes.
 	Probes []model.Probe
 	// Doing is what the runtime is carrying out at this moment, the oldest first.
 	Doing []Doing
@@ -57,12 +57,12 @@ type Status struct {
 	Refused map[string]cause.Cause
 	// NextTry is when the worker will act again by itself; zero when it waits for an event.
 	NextTry time.Time
-	// halt is why it must not run now; running says that something of it does.
+	// halt is why the pod must not run now; running is set while a container of it runs.
 	halt *runner.Halt
 	// notAdmitted is what NotAdmitted returns.
 	notAdmitted *runner.Held
 	Running     bool
-	// exists says that there is a record of it.
+	// exists is set if the pod has a record.
 	exists bool
 	// Images are the digests of the images that its containers run, or ran, with; keys are those of manifests.Pod.Images.
 	Images map[string]string
@@ -76,5 +76,5 @@ func (s Status) Key() manifests.Key {
 	return manifests.Key{Namespace: s.Pod.Namespace, Name: s.Pod.Name}
 }
 
-// Equal says that two statuses look the same to a user.
+// Equal reports whether two statuses look the same to a user.
 func (s Status) Equal(o Status) bool { return reflect.DeepEqual(s, o) }

@@ -31,7 +31,7 @@ type Input struct {
 	Held *runner.Held
 	// Blind is set when the pod could not be observed; Observed is what was seen last.
 	Blind error
-	// Removing says that the pod is on its way out.
+	// Removing is set while the pod is being removed.
 	Removing bool
 	// Next is when the worker acts again by itself.
 	Next time.Time
@@ -320,7 +320,7 @@ func (s *statusBuilder) failure() *runner.PodFailure {
 	return s.Sandbox.Failed
 }
 
-// restarts says that the container, which has exited, is going to be started again.
+// restarts reports whether an exited container will be started again.
 func (s *statusBuilder) restarts(name string) bool {
 	c := shownInstance(s.Containers, name)
 	return c != nil && c.State == runner.ContainerExited && !s.Removing && s.Halt == nil && s.restart(c).Wanted
@@ -359,7 +359,7 @@ func (s *statusBuilder) conditions() []corev1.PodCondition {
 	return all
 }
 
-// restarting says that a rule has all containers started again, and since when.
+// restarting reports whether a rule restarts all containers, and since when.
 func (s *statusBuilder) restarting() (since time.Time, restarting bool) {
 	for i := range s.Containers {
 		c := &s.Containers[i]

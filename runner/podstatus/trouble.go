@@ -15,7 +15,7 @@ import (
 	"monopod/runner/probe"
 )
 
-// Trouble is the first thing in the way of a pod. The zero Trouble is none.
+// Trouble is the first problem of a pod. The zero value means that there is none.
 type Trouble struct {
 	Kind TroubleKind
 	// Container is the one that it is about; empty: it is about the pod.
@@ -28,18 +28,18 @@ type Trouble struct {
 	At    time.Time
 	// Stopped is why the agent ended a container that has exited; empty: it ended by itself.
 	Stopped string
-	// Cause is what is in the way, as a value; its kind may be empty when Kind says it all. Of a probe the kind says whether it has
+	// Cause is the cause of the problem; its kind may be empty if Kind is enough. Of a probe the kind says whether it has
 	// failed or has not succeeded yet.
 	Cause cause.Cause
 	// Final says of a container that has exited that it is not restarted.
 	Final bool
-	// Stopping says that the container is being stopped, because a probe has failed.
+	// Stopping is set while the container is being stopped because a probe has failed.
 	Stopping bool
 	// Text is all of it in one line.
 	Text string
 }
 
-// TroubleKind says what kind of thing is in the way.
+// TroubleKind is the kind of a problem.
 type TroubleKind string
 
 // Kinds of trouble.
@@ -47,7 +47,7 @@ const (
 	NoTrouble TroubleKind = ""
 	// TroubleBlind: the runtime cannot be asked.
 	TroubleBlind TroubleKind = "Blind"
-	// TroubleRemoving: nobody wants the pod any more.
+	// TroubleRemoving: the pod is no longer desired.
 	TroubleRemoving TroubleKind = "Removing"
 	// TroubleHeld: it has to wait for another pod.
 	TroubleHeld TroubleKind = "Held"
@@ -69,7 +69,7 @@ const (
 	TroubleKept TroubleKind = "Kept"
 )
 
-// troublesBuilder finds the first thing in the way.
+// troublesBuilder finds the first problem.
 type troublesBuilder struct{ *statusBuilder }
 
 func troublesOf(s *statusBuilder) troublesBuilder { return troublesBuilder{s} }
@@ -164,7 +164,7 @@ func stepTrouble(f plan.Failure, container string) Trouble {
 	}
 }
 
-// troubleInit is about the first init container that is in the way.
+// troubleInit is the problem of the first incomplete init container.
 func (s troublesBuilder) troubleInit() Trouble {
 	for i := range s.pod.Spec.InitContainers {
 		spec := &s.pod.Spec.InitContainers[i]
@@ -187,7 +187,7 @@ func (s troublesBuilder) troubleInit() Trouble {
 	return Trouble{}
 }
 
-// troubleContainer is none when the container is as it should be.
+// troubleContainer is the problem of a regular container; none if it is as desired.
 func (s troublesBuilder) troubleContainer(spec *corev1.Container) Trouble {
 	c := shownInstance(s.Containers, spec.Name)
 	if f, ok := s.Failures[spec.Name]; ok {

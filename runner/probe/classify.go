@@ -28,7 +28,7 @@ func statusFault(code int) cause.Fault {
 	return ""
 }
 
-// notFoundCode is the exit code by which shells say that they did not find a command.
+// notFoundCode is the exit code of shells for "command not found".
 const notFoundCode = 127
 
 // outputFault classifies how a command failed, by its exit code and what clients such as curl and wget print.

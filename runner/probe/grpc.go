@@ -98,9 +98,9 @@ type grpcAnswer struct {
 	data    []byte
 	code    codes.Code
 	message string
-	// seen says that the server has acknowledged our settings.
+	// seen is set once the server has acknowledged our settings.
 	seen bool
-	// told says that a grpc-status was among the headers.
+	// told is set once a grpc-status has been received.
 	told bool
 	http string
 }
@@ -135,9 +135,7 @@ const stream = 1
 // readBuffer is enough for all frames of an ordinary answer: reading and writing are the dearest things here.
 const readBuffer = 1024
 
-// call sends the request in one piece and reads frames until the answer is complete. What the server is to be told about
-// its frames waits until there is nothing left to read: as a rule the answer is complete by then. Nor is it sent before
-// the server has acknowledged the request's settings, because that comes without being asked for.
+// call sends the request in one piece and reads frames until the answer is complete. Replies to the frames of the server are sent only once there is nothing left to read, because the answer is usually complete by then, and not before the server has acknowledged our settings, which it does unasked.
 func (h *grpcHandler) call(c io.ReadWriter, address string, timeout time.Duration) (*grpcAnswer, error) {
 	var out bytes.Buffer
 	in := bufio.NewReaderSize(c, readBuffer)
@@ -215,7 +213,7 @@ func (h *grpcHandler) writeRequest(f *http2.Framer, address string, timeout time
 	)
 }
 
-// take adds a frame to the answer, or writes what is to be said to it.
+// take adds a frame to the answer, or writes the reply to it.
 func (a *grpcAnswer) take(f *http2.Framer, frame http2.Frame) (over bool, err error) {
 	switch frame := frame.(type) {
 	case *http2.SettingsFrame:

@@ -1,4 +1,4 @@
-// Package probe asks containers how they are: by a command in them, or over HTTP, TCP or gRPC from the host.
+// Package probe runs the probes of containers: a command in the container, or HTTP, TCP or gRPC from the host.
 //
 // State is the pure core: it counts outcomes against thresholds and says when to ask next. A Watch is the three
 // probes of one running container: the startup probe goes first, the other two begin when it has succeeded. The
@@ -17,7 +17,7 @@ import (
 	"monopod/internal/cause"
 )
 
-// Kind says what a probe is asked for.
+// Kind is the purpose of a probe.
 type Kind string
 
 // The kinds, as they are written in messages.
@@ -50,7 +50,7 @@ type Outcome struct {
 	Fault cause.Fault
 }
 
-// outputLimit is how much of an answer is looked at.
+// outputLimit is the number of bytes of an answer that are read.
 const outputLimit = 10 << 10
 
 // Config is when a probe asks, and what makes it change its mind.

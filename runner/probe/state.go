@@ -81,5 +81,5 @@ func (c Config) Next(s State, began, now time.Time, o Outcome) State {
 	return s
 }
 
-// Failing says that the latest attempts that count were failures, be they enough or not.
+// Failing reports whether the latest attempts that count have failed, whether or not the threshold is reached.
 func (s State) Failing() bool { return s.counted == Failure }

@@ -16,7 +16,7 @@ import (
 type Health struct {
 	// Started: the startup probe has succeeded, or there is none.
 	Started bool
-	// Ready: it has started, and its readiness probe, if it has one, says so.
+	// Ready: it has started, and its readiness probe, if any, succeeds.
 	Ready bool
 	// Failed is set when the container is to be stopped.
 	Failed *Verdict
@@ -49,7 +49,7 @@ func count(c *model.ProbeCounts, r Result, took time.Duration) {
 	}
 }
 
-// Known is what an earlier agent had found out about a container that goes on running.
+// Known is the probe state of a running container from an earlier agent.
 type Known struct {
 	Started, Ready bool
 }
@@ -63,7 +63,7 @@ type Options struct {
 	Known *Known
 	// Changed is called when Health may have changed, from goroutines of the Watch.
 	Changed func()
-	// Report, if not nil, is told of attempts that did not simply succeed.
+	// Report, if not nil, receives each outcome other than Success.
 	Report func(Kind, Outcome)
 	// Group counts the goroutines.
 	Group *sync.WaitGroup
@@ -90,11 +90,11 @@ type prober struct {
 	state   State
 	counts  model.ProbeCounts
 	timer   *time.Timer
-	// counted says that Options.Group has it, until its last attempt is over.
+	// counted is set while Options.Group waits for it: until its last attempt is over.
 	counted bool
 }
 
-// Has says that a container has probes at all.
+// Has reports whether a container has probes.
 func Has(c *corev1.Container) bool {
 	return c.StartupProbe != nil || c.LivenessProbe != nil || c.ReadinessProbe != nil
 }

@@ -28,16 +28,16 @@ type Harness struct {
 	Image string
 	// MissingImage is an image that is not present.
 	MissingImage string
-	// KillProcess sends SIGKILL to a process of a container, as somebody else would.
+	// KillProcess sends SIGKILL to a process of a container, from outside the runtime.
 	KillProcess func(pid uint32) error
-	// ProcessAlive says whether a process exists.
+	// ProcessAlive reports whether a process exists.
 	ProcessAlive func(pid uint32) bool
-	// HandlesTerm says whether a process has decided what to do about SIGTERM; before that, the first process
+	// HandlesTerm reports whether a process has set its SIGTERM handler; before that, the first process
 	// of a container does not notice it. nil: look in /proc.
 	HandlesTerm func(pid uint32) bool
-	// OOM says that memory limits are enforced here and OOM kills are seen.
+	// OOM is set if memory limits are enforced here and OOM kills are reported.
 	OOM bool
-	// PodNetwork says that pods without hostNetwork can be made here, and get addresses.
+	// PodNetwork is set if pods without hostNetwork can be created here and get addresses.
 	PodNetwork bool
 }
 

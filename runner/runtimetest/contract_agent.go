@@ -241,7 +241,7 @@ func testWatch(t *testing.T, s *suite) {
 	told := make(chan manifests.Key, 1000)
 	ended := make(chan error, 1)
 	go func() { ended <- s.rt.Watch(ctx, func(k manifests.Key) { told <- k }) }()
-	// The start of a Watch cannot be seen from outside, so exits are made until one is told of.
+	// The start of a Watch cannot be seen from outside, so processes exit until one exit is reported.
 	heard := false
 	for wait := 20 * time.Millisecond; wait < patience && !heard; wait *= 2 {
 		c := p.run("c0")

@@ -102,7 +102,7 @@ type fakeContainer struct {
 	runner.Container
 	process process
 	timer   *time.Timer
-	// gone is closed when the process ends; nil until somebody waits for that.
+	// gone is closed when the process ends; nil until a caller waits for it.
 	gone chan struct{}
 }
 
@@ -241,7 +241,7 @@ func (m *Machine) Blind(err error) {
 	}
 }
 
-// SetImage says whether an image is present; one that is not can be pulled unless Fail prevents it.
+// SetImage sets whether an image is present; one that is not can be pulled unless Fail prevents it.
 func (m *Machine) SetImage(ref string, present bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -269,7 +269,7 @@ func (m *Machine) Overlaps() []string {
 	return slices.Clone(m.overlaps)
 }
 
-// State returns what is there of a pod, whoever asks.
+// State returns the current state of a pod.
 func (m *Machine) State(key manifests.Key) runner.PodState {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -385,7 +385,7 @@ func (f *Fake) Watch(ctx context.Context, notify func(manifests.Key)) error {
 	}
 }
 
-// Changed says that any pod may have changed: as when an image arrived.
+// Changed announces that any pod may have changed, for example after an image was pulled.
 func (m *Machine) Changed() { m.notify(manifests.Key{}) }
 
 // notify tells the living agent's watchers. It must be called without the lock.

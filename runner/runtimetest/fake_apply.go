@@ -50,7 +50,7 @@ func (f *Fake) Apply(ctx context.Context, key manifests.Key, pod *manifests.Pod,
 	return err
 }
 
-// tellImage tells what becomes of an image; the function it returns is called at the end.
+// tellImage reports the progress of a pull; the returned function reports its end.
 func (f *Fake) tellImage(ctx context.Context, c *corev1.Container) func(*error) {
 	f.mu.Lock()
 	present := f.images[c.Image] || c.ImagePullPolicy == corev1.PullNever
@@ -88,7 +88,7 @@ func (f *Fake) begin(key manifests.Key, a runner.Action, slow bool) error {
 	return nil
 }
 
-// mayOverlap says that two actions on a pod may be applied at once: creations and starts of other containers.
+// mayOverlap reports whether two actions on a pod may be applied concurrently: creations and starts of other containers.
 func mayOverlap(a, b runner.Action) bool {
 	creations := 0
 	for _, x := range []runner.Action{a, b} {
@@ -391,7 +391,7 @@ func networkError(format string, args ...any) error {
 	return &runner.StepError{Reason: runner.ReasonCreatePodSandboxError, Err: fmt.Errorf(format, args...)}
 }
 
-// needsAddress says that the environment of a container has the pod's address in it.
+// needsAddress reports whether the environment of a container contains the pod's address.
 func needsAddress(c *corev1.Container) bool {
 	return c != nil && slices.ContainsFunc(c.Env, func(e corev1.EnvVar) bool {
 		return e.ValueFrom != nil && e.ValueFrom.FieldRef != nil && e.ValueFrom.FieldRef.FieldPath == "status.podIP"
@@ -515,7 +515,7 @@ func (f *Fake) startLocked(key manifests.Key, p *fakePod, a runner.Action, i int
 	return nil, nil
 }
 
-// endLaterLocked ends a process when its script says so.
+// endLaterLocked ends a process as its script prescribes.
 func (m *Machine) endLaterLocked(key manifests.Key, c *fakeContainer) {
 	over := func() { m.timeUp(key, c, c.process.code, c.process.reason) }
 	if c.process.after <= 0 {

@@ -20,7 +20,7 @@ const (
 	ExecFail = "echo no; exit 3"
 	// ExecFlood prints 200000 times x.
 	ExecFlood = "head -c 200000 /dev/zero | tr '\\0' x"
-	// ExecHang prints "begun" and goes on for a long time.
+	// ExecHang prints "begun" and runs for a long time.
 	ExecHang = "echo begun; sleep 1000; echo over"
 	// ExecLeave leaves a process in the background that holds the output open.
 	ExecLeave = "sleep 3 & echo left"

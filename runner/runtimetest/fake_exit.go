@@ -67,7 +67,7 @@ func (m *Machine) KillProcess(pid uint32) error {
 	return fmt.Errorf("no process %d", pid)
 }
 
-// ProcessAlive says whether a process exists.
+// ProcessAlive reports whether a process exists.
 func (m *Machine) ProcessAlive(pid uint32) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -14,7 +14,7 @@ import (
 
 // Scripts that containers of tests run: `sh -c SCRIPT`. A real shell runs them, the fake knows them by heart.
 const (
-	// ScriptServe runs until it is told to stop, then exits with 0 at once.
+	// ScriptServe runs until SIGTERM, then exits with 0 at once.
 	ScriptServe = "trap 'exit 0' TERM; while :; do sleep 1 & wait $!; done"
 	// ScriptStubborn ignores SIGTERM.
 	ScriptStubborn = "trap '' TERM; while :; do sleep 1; done"

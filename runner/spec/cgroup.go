@@ -7,7 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// CgroupDriver says who makes cgroups, and so how they are named.
+// CgroupDriver selects who creates cgroups, and so their names.
 type CgroupDriver string
 
 // Cgroup drivers.
@@ -58,7 +58,7 @@ func (c Cgroups) OCIPath(pod, id string) string {
 	return path.Join(pod, id)
 }
 
-// IsSystemd says that an OCI path is meant for systemd.
+// IsSystemd reports whether an OCI path is for systemd.
 func IsSystemd(ociPath string) bool { return strings.Contains(ociPath, ".slice:") }
 
 // ContainerOf returns the id of the container that an element of a cgroup's path stands for: the element itself,
@@ -72,7 +72,7 @@ func ContainerOf(elem string) string {
 	return elem
 }
 
-// isSlice says that a pod's cgroup is systemd's.
+// isSlice reports whether systemd manages the cgroup of a pod.
 func isSlice(pod string) bool { return strings.HasSuffix(pod, ".slice") }
 
 // names are the elements of a class's cgroup, without systemd's repetitions.

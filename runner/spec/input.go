@@ -23,7 +23,7 @@ type Input struct {
 	Image ocispec.ImageConfig
 	// User is the numeric identity, resolved against the image's /etc/passwd and /etc/group.
 	User User
-	// Sandbox tells what all containers of the pod share.
+	// Sandbox is what all containers of the pod share.
 	Sandbox Sandbox
 	// Volumes maps each volume name of the pod to what is mounted for it.
 	Volumes map[string]Volume
@@ -39,11 +39,11 @@ type Input struct {
 	ImageVolumes map[string]string
 	// CPUs is the list of processors the container may use ("2-3"); empty: all that its pod may.
 	CPUs string
-	// ExclusiveCPUs says that nobody else may use CPUs: there is nothing left for a quota to do.
+	// ExclusiveCPUs disables the CPU quota: no other container may use CPUs.
 	ExclusiveCPUs bool
 	// Host holds the facts of this machine.
 	Host Host
-	// Preview says that files which containers write for one another do not exist yet.
+	// Preview is set when files that containers write for one another do not exist yet.
 	Preview bool
 }
 
@@ -111,16 +111,16 @@ type Host struct {
 	NodeName string
 	// NodeIPs are the node's addresses, IPv4 first.
 	NodeIPs []string
-	// CgroupV2 says that the unified hierarchy is the only one.
+	// CgroupV2 is set if the unified hierarchy is the only one.
 	CgroupV2 bool
 	// CgroupMountOptions are those of nsdelegate and memory_recursiveprot with which /sys/fs/cgroup is mounted
 	// on the host: a container without its own cgroup namespace would otherwise switch them off for everybody.
 	CgroupMountOptions []string
-	// SwapAccounting says that the kernel can limit swap (memory.memsw.limit_in_bytes or memory.swap.max exists).
+	// SwapAccounting is set if the kernel can limit swap (memory.memsw.limit_in_bytes or memory.swap.max exists).
 	SwapAccounting bool
 	// Cgroups is where the cgroups of pods are.
 	Cgroups Cgroups
-	// Enforce says how resources are enforced.
+	// Enforce configures the enforcement of resources.
 	Enforce Enforcement
 	// HugePageSizes are those that the kernel has and can limit, in bytes.
 	HugePageSizes []int64
@@ -137,7 +137,7 @@ type Host struct {
 	Capabilities []string
 	// MinOOMScoreAdj is the lowest oom_score_adj this process may give: lower values are raised to it.
 	MinOOMScoreAdj int
-	// RecursiveReadOnly says that kernel and runtime can make a mount and all below it read-only.
+	// RecursiveReadOnly is set if kernel and runtime can make a mount and all mounts below it read-only.
 	RecursiveReadOnly bool
 	// MaskedPaths are the paths hidden from unprivileged containers beyond the fixed list (thermal_throttle files).
 	MaskedPaths []string
@@ -165,7 +165,7 @@ type EnvFile struct {
 	Path string
 }
 
-// Enforcement says how resources are enforced, as a kubelet's configuration does. The zero value is its default.
+// Enforcement has the settings of a kubelet's configuration that control the enforcement of resources. The zero value is its default.
 type Enforcement struct {
 	// NoCPUQuota: cpu limits have no effect (cpuCFSQuota: false).
 	NoCPUQuota bool

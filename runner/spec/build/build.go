@@ -56,7 +56,7 @@ func Spec(in spec.Input) (*specs.Spec, error) {
 	}, nil
 }
 
-// Check says whether Spec would work for this container once its sandbox and volumes exist. What is missing in
+// Check reports whether Spec would work for this container once its sandbox and volumes exist. What is missing in
 // Sandbox and Volumes is made up; the rest of Input must be as for Spec.
 func Check(in spec.Input) error {
 	s := &in.Sandbox

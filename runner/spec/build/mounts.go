@@ -80,7 +80,7 @@ func buildMounts(in spec.Input, c *corev1.Container, sec security) ([]specs.Moun
 	return mounts, nil
 }
 
-// access says whether a mount may be written to.
+// access is the write access to a mount.
 type access string
 
 const (
@@ -108,7 +108,7 @@ type bind struct {
 	mapped bool
 }
 
-// mountedAt says whether one of the binds is at this destination.
+// mountedAt reports whether one of the binds has this destination.
 func mountedAt(binds []bind, destination string) bool {
 	return slices.ContainsFunc(binds, func(b bind) bool { return b.destination == destination })
 }
@@ -145,7 +145,7 @@ func volumeMounts(in spec.Input, c *corev1.Container) ([]bind, error) {
 	return binds, nil
 }
 
-// accessOf returns what a mount allows. Volumes that nobody may write to are read-only whatever the mount says.
+// accessOf returns what a mount allows. Read-only volumes stay read-only in every mount.
 func accessOf(in spec.Input, m *corev1.VolumeMount) (access, error) {
 	if in.Volumes[m.Name].ReadOnly {
 		return readOnly, nil
@@ -197,7 +197,7 @@ func rootPropagation(c *corev1.Container) string {
 	return all
 }
 
-// HasSubPath says that not the root of a volume is mounted.
+// HasSubPath reports whether a mount is of a path inside the volume.
 func HasSubPath(m *corev1.VolumeMount) bool { return m.SubPath != "" || m.SubPathExpr != "" }
 
 // SubPaths returns what is mounted of volumes of which not all is mounted: a path relative to the volume for each

@@ -12,7 +12,7 @@ import (
 // Kubernetes.
 const PauseProgram = "/pause"
 
-// pauseUser is nobody in particular: that of Kubernetes' pause image.
+// pauseUser is the unprivileged user of Kubernetes' pause image.
 const pauseUser = 65535
 
 // pauseScore is the oom_score_adj of process 1, whose end would end all containers.

@@ -65,7 +65,7 @@ func arguments(c *corev1.Container, image ocispec.ImageConfig, vars map[string]s
 	}
 	if len(command) == 0 {
 		var own []string
-		// ENTRYPOINT [""] is how an image says that it has none.
+		// ENTRYPOINT [""] means that an image has no entrypoint.
 		if len(image.Entrypoint) != 1 || image.Entrypoint[0] != "" {
 			command, own = image.Entrypoint, image.Entrypoint
 		}

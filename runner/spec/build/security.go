@@ -123,7 +123,7 @@ func checkUser(in spec.Input, c *corev1.Container, sec security) error {
 	return cause.Wrap(checkNonRoot(in, c, sec), cause.Cause{Kind: cause.NonRoot})
 }
 
-// checkNonRoot returns an error unless the user is certain not to be root.
+// checkNonRoot returns an error if the user may be root.
 func checkNonRoot(in spec.Input, c *corev1.Container, sec security) error {
 	where := fmt.Sprintf("(pod: %q, container: %s)", fmt.Sprintf("%s_%s(%s)", in.Pod.Name, in.Pod.Namespace, in.Pod.UID), c.Name)
 	if sec.user != nil {

@@ -16,7 +16,7 @@ func idMappings(s spec.Sandbox) []specs.LinuxIDMapping {
 	return []specs.LinuxIDMapping{{ContainerID: 0, HostID: s.FirstID, Size: spec.UserIDs}}
 }
 
-// checkMapped refuses users and groups that the pod's user namespace does not have: nobody could be them.
+// checkMapped refuses users and groups that the pod's user namespace does not map.
 func checkMapped(in spec.Input) error {
 	if in.Sandbox.UserNS == "" {
 		return nil

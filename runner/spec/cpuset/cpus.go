@@ -71,7 +71,7 @@ func (s Set) Union(o Set) Set {
 	return slices.Compact(all)
 }
 
-// Pick chooses n of the free processors, or says that there are not enough: whole sockets first, then whole
+// Pick chooses n of the free processors, or reports that too few are free: whole sockets first, then whole
 // cores, then the threads of cores that are in use already. all says which belong together.
 func Pick(all []CPU, free Set, n int) (Set, bool) {
 	if n > len(free) {

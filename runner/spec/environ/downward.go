@@ -14,7 +14,7 @@ import (
 	"monopod/runner/spec/limits"
 )
 
-// NeedsIPs says whether Build reads Sandbox.IPs for this container, so that its spec can only be built when the
+// NeedsIPs reports whether Spec reads Sandbox.IPs for this container, so that its spec can only be built when the
 // pod's network is up. Host-network pods never wait: their addresses are the node's.
 func NeedsIPs(pod *corev1.Pod, container string) bool {
 	c, err := spec.FindContainer(pod, container)
@@ -134,7 +134,7 @@ func Resource(in spec.Input, c *corev1.Container, ref *corev1.ResourceFieldSelec
 	return divideUp(value, divisor), nil
 }
 
-// downwardResource says whether resourceFieldRef may name a resource.
+// downwardResource reports whether resourceFieldRef may name a resource.
 func downwardResource(name string) bool {
 	switch corev1.ResourceName(name) {
 	case corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourceEphemeralStorage:

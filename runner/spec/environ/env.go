@@ -108,7 +108,7 @@ type envVar struct {
 
 func newEnvList() *envList { return &envList{at: map[string]int{}} }
 
-// fromImage sets what a container has before its manifest is looked at.
+// fromImage sets the variables that do not come from the manifest.
 func (l *envList) fromImage(in spec.Input, c *corev1.Container) error {
 	own := []string{"PATH=" + DefaultPath}
 	if c.TTY {

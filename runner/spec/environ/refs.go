@@ -36,7 +36,7 @@ func IsMissing(err error) bool {
 	return false
 }
 
-// errOptional says that a variable is left out: what it refers to does not exist, and need not.
+// errOptional means that a variable is omitted: its optional object or key does not exist.
 var errOptional = errors.New("optional")
 
 // envFrom enters the variables of whole objects; later ones win.
@@ -78,8 +78,7 @@ func envFrom(in spec.Input, c *corev1.Container, vars map[string]string) error {
 	return nil
 }
 
-// maxFromObjects is how much is read of whole objects, what later ones replace included: the same object may be named thousands
-// of times.
+// maxFromObjects limits the bytes read by envFrom, replaced values included: a manifest may name the same object thousands of times.
 const (
 	maxFromObjects = 8 * expand.MaxWords
 	// entryCost is what an entry of a map takes besides its bytes.
@@ -122,8 +121,7 @@ func secretValue(in spec.Input, ref *corev1.SecretKeySelector) (string, error) {
 	return "", MissingKey(cause.Secret, ref.Name, ref.Key, "couldn't find key %s in Secret %s/%s", ref.Key, in.Pod.Namespace, ref.Name)
 }
 
-// HasSecretEnv says that the environment of a container can hold Secrets, and with it its arguments: both must then
-// not be stored anywhere.
+// HasSecretEnv reports whether the environment and arguments of a container can contain Secrets, and so must not be stored.
 func HasSecretEnv(c *corev1.Container) bool {
 	for i := range c.EnvFrom {
 		if c.EnvFrom[i].SecretRef != nil {

@@ -250,7 +250,7 @@ func setOption(options []string, option string) []string {
 	return append(options, option)
 }
 
-// limit cuts what is too much and says so in kubelet's words.
+// limit drops entries above the limits, and returns the warnings of a kubelet.
 func (r *resolver) limit() []string {
 	var warnings []string
 	if len(r.servers) > maxNameservers {

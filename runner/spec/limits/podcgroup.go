@@ -173,7 +173,7 @@ func HugePageSize(name corev1.ResourceName) (int64, bool) {
 	return q.Value(), err == nil
 }
 
-// hugepageLimits are the limits of a container, and of its pod for pages of which the container says nothing.
+// hugepageLimits are the limits of a container, and of its pod for page sizes that the container does not set.
 func hugepageLimits(pod *corev1.Pod, c *corev1.Container) corev1.ResourceList {
 	limits := corev1.ResourceList{}
 	if pod.Spec.Resources != nil {

@@ -218,7 +218,7 @@ func unclaimedMemory(spec *corev1.PodSpec) int64 {
 	return max(rest, 0) / n
 }
 
-// isSidecar says that a container is an init container that goes on beside the others.
+// isSidecar reports whether a container is an init container that keeps running.
 func isSidecar(spec *corev1.PodSpec, c *corev1.Container) bool {
 	for i := range spec.InitContainers {
 		if o := &spec.InitContainers[i]; o.Name == c.Name {
@@ -268,7 +268,7 @@ func WholeCPUs(pod *corev1.Pod, container string) int {
 	return int(n / 1000)
 }
 
-// isOnce says that a container is an init container that ends before the others start.
+// isOnce reports whether a container is an init container that ends before the regular containers start.
 func isOnce(spec *corev1.PodSpec, name string) bool {
 	for i := range spec.InitContainers {
 		if c := &spec.InitContainers[i]; c.Name == name {
@@ -278,7 +278,7 @@ func isOnce(spec *corev1.PodSpec, name string) bool {
 	return false
 }
 
-// hasWholeCPUs says that a container of the pod has processors for itself, which a quota of the pod would cut into.
+// hasWholeCPUs reports whether a container of the pod has exclusive processors, which a quota of the pod would cut into.
 func hasWholeCPUs(pod *corev1.Pod) bool {
 	for c := range manifests.AllContainers(&pod.Spec) {
 		if WholeCPUs(pod, c.Name) > 0 {

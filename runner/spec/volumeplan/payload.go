@@ -28,7 +28,7 @@ type File struct {
 	UID *int64 `json:",omitempty"`
 }
 
-// Followed says that a volume has content that follows the edits of what it is made of.
+// Followed reports whether the files of a volume follow edits of its objects.
 func Followed(v *corev1.VolumeSource) bool {
 	return v.ConfigMap != nil || v.Secret != nil || v.DownwardAPI != nil || v.Projected != nil
 }

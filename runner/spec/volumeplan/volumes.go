@@ -17,7 +17,7 @@ import (
 	"monopod/runner/spec/limits"
 )
 
-// Plan says how to prepare one volume. Exactly one of the pointers is set.
+// Plan is how to prepare one volume. Exactly one of the pointers is set.
 type Plan struct {
 	Name     string
 	HostPath *HostPath
@@ -42,8 +42,7 @@ type Claim struct {
 	Template *corev1.PersistentVolumeClaim
 }
 
-// HostPath is a path of the machine. To prepare it: stat it (following symlinks), Check what is there, create what
-// Missing says if nothing is, and mount the path with its symlinks resolved.
+// HostPath is a path of the machine. To prepare it: stat it (following symlinks), Check it, create what Missing returns if it does not exist, and mount the path with its symlinks resolved.
 type HostPath struct {
 	Path string
 	Type corev1.HostPathType
