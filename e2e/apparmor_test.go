@@ -12,7 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// hasAppArmor says whether profiles mean something on this machine.
+// hasAppArmor reports whether this machine enforces profiles.
 func hasAppArmor() bool {
 	b, err := os.ReadFile("/sys/module/apparmor/parameters/enabled")
 	if err != nil || len(b) == 0 || b[0] != 'Y' {
@@ -22,7 +22,7 @@ func hasAppArmor() bool {
 	return err == nil
 }
 
-// armored is a pod whose only container says what it may do and then sleeps.
+// armored is a pod whose only container prints its profile and then sleeps.
 func armored(name, annotations, security string) string {
 	return fmt.Sprintf(`
 apiVersion: v1

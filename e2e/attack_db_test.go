@@ -18,7 +18,7 @@ import (
 // damageOf is a way to damage a database of bbolt.
 type damageOf struct {
 	name string
-	// small says that it is part of the small variant, too; sure that what is damaged is in use.
+	// small is set if the small variant contains it; sure is set if the damaged part is in use.
 	small, sure bool
 	do          func(path string) error
 }

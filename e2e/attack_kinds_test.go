@@ -2,15 +2,15 @@
 
 package e2e
 
-// fileKind is what is known of a kind of file that monopod, its shims and the containerd inside it write and read again.
+// fileKind describes a kind of file that monopod, its shims and the containerd inside it write and read again.
 type fileKind struct {
 	// owner is the package, or the program, that writes it.
 	owner string
-	// durable says that it is synced when it is written; the others may be missing or damaged after a power cut.
+	// durable is set if it is synced when it is written; the others may be missing or damaged after a power cut.
 	durable bool
-	// damaged says what it costs when it is damaged.
+	// damaged is the consequence of damage.
 	damaged string
-	// skip says that TestAttackDamagedFiles does not damage it: it is not there, or damaged in the tests of its package.
+	// skip is set if TestAttackDamagedFiles does not damage it: it does not exist, or the tests of its package damage it.
 	skip bool
 }
 

@@ -23,7 +23,7 @@ import (
 	"monopod/watcher"
 )
 
-// large says that attacks are made in their large variant: `make attack`.
+// large is set for the large variant of attacks: `make attack`.
 func large() bool { return os.Getenv("MONOPOD_ATTACK") != "" }
 
 // Limits of one mutated manifest of a few kilobytes, far above what any takes.

@@ -22,9 +22,9 @@ import (
 type process struct {
 	pid, parent int
 	cmdline     string
-	// shim is the container of which it is the shim.
+	// shim is the container whose shim it is.
 	shim string
-	// mine says that it is in a cgroup of the instance.
+	// mine is set if it is in a cgroup of the instance.
 	mine bool
 }
 

@@ -35,9 +35,9 @@ type chaosPod struct {
 	def  definition
 	// live is what must run; nil when nothing may.
 	live *definition
-	// bad says that the file holds something that cannot run.
+	// bad is set if the file contains a pod that cannot run.
 	bad bool
-	// edited says that the file was changed since the last quiescence.
+	// edited is set if the file has changed since the last quiescence.
 	edited bool
 	// disturbed are the containers that may be others than before.
 	disturbed map[string]bool
@@ -82,7 +82,7 @@ func (p *chaosPod) hostPort() int {
 	return 0
 }
 
-// ends says that the container ends by itself.
+// ends is set if the container ends by itself.
 func (p *chaosPod) ends(container string) bool { return container == "a" && p.exits >= 0 }
 
 // generations are the generations of a container: an edit of the command is one of the first container, an

@@ -31,7 +31,7 @@ type chaos struct {
 	// story is what happened since the last quiescence.
 	story []string
 	done  map[string]int
-	// spare says that the agent is not killed or restarted.
+	// spare keeps the agent from being killed or restarted.
 	spare bool
 	// more are further kinds of trouble; ends ends what of it goes on, before it can be quiet.
 	more []kind
@@ -121,7 +121,7 @@ func (c *chaos) forget() {
 	}
 }
 
-// trouble makes one piece of trouble and says what it was; empty for none.
+// trouble causes one fault and returns its description; empty for none.
 func (c *chaos) trouble() string {
 	kinds := []kind{
 		{10, "edit", func() string { return c.edit(c.any()) }},
@@ -219,7 +219,7 @@ func (c *chaos) directoryAway() string {
 	return "directory away and back"
 }
 
-// directoryRemoved removes the directory and makes it anew: whatever is stopped for it must come back.
+// directoryRemoved removes and recreates the directory: all pods stopped for it must come back.
 func (c *chaos) directoryRemoved() string {
 	if err := os.RemoveAll(c.in.manifests); err != nil {
 		c.t.Fatal(err)
@@ -401,7 +401,7 @@ func (p *chaosPod) answers() error {
 	return err
 }
 
-// removeAll removes everything and looks for what is left.
+// removeAll removes everything and checks for leftovers.
 func (c *chaos) removeAll(before map[string]int) {
 	c.story = []string{"removal of everything"}
 	for _, p := range c.pods {

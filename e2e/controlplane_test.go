@@ -226,7 +226,7 @@ func TestControlPlaneKeysAndCertificates(t *testing.T) {
 		}
 	}
 
-	// Again changes nothing; what is missing is made anew, with the key that is there.
+	// A second run changes nothing; missing files are recreated with the existing key.
 	p.does("examples/control-plane/pki.sh")
 	same(t, "files after a second run", flat(tree(t, p.etc)), flat(before))
 	p.does("rm kubernetes/pki/apiserver.crt kubernetes/admin.conf && examples/control-plane/pki.sh")
@@ -693,7 +693,7 @@ func (p *plane) join(in *instance) {
 	p.env = append(p.env, "PRELOAD_DIR="+p.images, "MONOPOD_SOCKET="+filepath.Join(in.state, "monopod.sock"), "READY_DEADLINE=1m", "SOAK=500ms")
 }
 
-// isJoining says that a line of the README is about the node: it needs real programs.
+// isJoining reports whether a line of the README is about the node, which needs real programs.
 func isJoining(line string) bool {
 	return strings.Contains(line, "join.sh") || strings.HasPrefix(line, "kubectl ")
 }

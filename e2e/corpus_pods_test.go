@@ -185,9 +185,9 @@ type fate struct {
 	reason string
 	// why is what the pod is expected to be so for.
 	why string
-	// serves says that the containers run for ever although they look as if they end.
+	// serves is set if the containers run forever although they look as if they end.
 	serves bool
-	// asWritten says that the stand-in can run the commands of the manifest.
+	// asWritten is set if the stand-in can run the commands of the manifest.
 	asWritten bool
 }
 
@@ -250,7 +250,7 @@ func localProfile(spec *corev1.PodSpec, c *corev1.Container) string {
 	return *profile.LocalhostProfile
 }
 
-// ends says that a container is taken for one that does something and ends.
+// ends reports whether a container is expected to complete.
 func ends(spec *corev1.PodSpec, c *corev1.Container) bool {
 	policy := spec.RestartPolicy
 	if c.RestartPolicy != nil {
@@ -260,7 +260,7 @@ func ends(spec *corev1.PodSpec, c *corev1.Container) bool {
 		c.LivenessProbe == nil && c.ReadinessProbe == nil && c.StartupProbe == nil
 }
 
-// wantsNonRoot says that the user of the image decides whether a container may run.
+// wantsNonRoot reports whether the user of the image decides if a container may run.
 func wantsNonRoot(spec *corev1.PodSpec, c *corev1.Container) bool {
 	wanted, known := false, false
 	if s := spec.SecurityContext; s != nil {
@@ -275,14 +275,14 @@ func wantsNonRoot(spec *corev1.PodSpec, c *corev1.Container) bool {
 	return wanted && !known
 }
 
-// rootImage says that an image is one of those that everybody knows to run as root.
+// rootImage reports whether an image is known to run as root.
 func rootImage(image string) bool {
 	name := image[strings.LastIndexByte(image, '/')+1:]
 	name, _, _ = strings.Cut(name, ":")
 	return slices.Contains([]string{"busybox", "nginx", "debian", "alpine", "bash", "ubuntu", "fedora", "redis"}, name)
 }
 
-// missingVolume names what a mounted volume needs and nobody has.
+// missingVolume names an object that a mounted volume needs and that does not exist.
 func missingVolume(b *borrowed) string {
 	spec := &b.pod.Object.Spec
 	mounted := map[string]bool{}
@@ -323,7 +323,7 @@ func missingVolume(b *borrowed) string {
 	return ""
 }
 
-// missingVariable names what a container's environment needs and nobody has.
+// missingVariable names an object that a container's environment needs and that does not exist.
 func missingVariable(b *borrowed, c *corev1.Container) string {
 	for _, from := range c.EnvFrom {
 		var missing string
@@ -389,7 +389,7 @@ func exceptions() map[string]fate {
 	}
 }
 
-// readOnlyEtc is what becomes of a volume that nobody may write to, at /etc: there is no place for /etc/hosts.
+// readOnlyEtc is the result of a read-only volume at /etc: /etc/hosts cannot be mounted.
 func readOnlyEtc() fate {
 	return fate{
 		phase: corev1.PodRunning, reason: "CrashLoopBackOff",

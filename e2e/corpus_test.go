@@ -366,7 +366,7 @@ func kindOf(o *manifests.Object) schema.GroupVersionKind {
 	return corev1.SchemeGroupVersion.WithKind(o.Kind)
 }
 
-// play waits until all pods are as they should be, and removes them.
+// play waits until all pods are as expected, and removes them.
 func (in *instance) play(scenes []*scene) {
 	in.t.Helper()
 	wrong := map[string]error{}
@@ -413,7 +413,7 @@ func (in *instance) podsByNamespace() (map[string]corev1.Pod, error) {
 	return all, err
 }
 
-// as says what is not yet as it should be.
+// as describes what is not yet as expected.
 func (s *scene) as(p corev1.Pod, found bool) error {
 	switch {
 	case !found:

@@ -114,7 +114,7 @@ func (in *instance) prepareFields() {
 		`{"defaultAction": "SCMP_ACT_ALLOW", "syscalls": [{"names": ["mkdir", "mkdirat"], "action": "SCMP_ACT_ERRNO"}]}`)
 	devices := filepath.Join(cdi, fmt.Sprintf("monopod-e2e-%d.json", os.Getpid()))
 	in.t.Cleanup(func() { _ = os.Remove(devices) })
-	// Other tests may run at the same time, and a device that two specs describe exists for nobody.
+	// Other tests may run at the same time, and a device that two specs describe is ignored.
 	in.write(devices, `{"cdiVersion": "0.6.0", "kind": "`+cdiKind()+`", "devices": [
 		{"name": "one", "containerEdits": {"env": ["DEVICE=one"]}}, {"name": "two", "containerEdits": {"env": ["DEVICE=two"]}}]}`)
 }
@@ -158,7 +158,7 @@ func (f *fieldTest) run(r *fields.Run) (err error) {
 	return err
 }
 
-// ongoing is a run that goes on.
+// ongoing is a run in progress.
 type ongoing struct {
 	f        *fieldTest
 	run      *fields.Run
@@ -328,7 +328,7 @@ func (l *lookout) see(e localclient.PodEvent) {
 	})
 }
 
-// tick has everybody look again who waits for what the agent does not tell: requests and files.
+// tick repeats the checks that wait for what the agent does not report: requests and files.
 func (l *lookout) tick(ctx context.Context) {
 	for ctx.Err() == nil {
 		select {

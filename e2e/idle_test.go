@@ -58,7 +58,7 @@ func changes(t *testing.T, dirs ...string) map[string]string {
 // podsMemory is what the agent may have of memory with 30 pods. What requests have taken is given back within a minute.
 const podsMemory = 45 << 20
 
-// hasAtMost waits until the agent has no more memory than that.
+// hasAtMost waits until the memory of the agent is at most this.
 func (in *instance) hasAtMost(bytes uint64) {
 	in.t.Helper()
 	in.eventually(fmt.Sprintf("monopod has at most %d MiB of memory", bytes>>20), func() error {

@@ -51,7 +51,7 @@ type instance struct {
 	// shims is where those run that a containerd of its own has started.
 	shims  string
 	exited chan error
-	// left says that it goes on when the test has ended.
+	// left is set if it keeps running after the test.
 	left bool
 }
 
@@ -323,7 +323,7 @@ func (in *instance) eventuallyUntil(deadline time.Time, what string, check func(
 	}
 }
 
-// cleanup removes all pods through monopod itself and then looks for what is left.
+// cleanup removes all pods through monopod itself and then checks for leftovers.
 func (in *instance) cleanup() {
 	t := in.t
 	entries, _ := os.ReadDir(in.manifests)

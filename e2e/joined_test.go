@@ -119,7 +119,7 @@ func (p *plane) shown(in *instance, name, container, otherThan string) (uid stri
 	return uid
 }
 
-// testDeleted: what the API server is told to forget comes back, and nothing here is touched by it.
+// testDeleted: objects deleted from the API server come back, and no pod is affected.
 func (p *plane) testDeleted(in *instance, before map[string]corev1.Pod) {
 	t := p.t
 	t.Helper()

@@ -26,7 +26,7 @@ type kubeadmPod struct {
 	args    int
 	// binds are "source destination access" of the volumes, in the order in which they are mounted (4.8).
 	binds []string
-	// volumes are "name path what is made when it is missing" (6.2).
+	// volumes are "name path kind to create if it is missing" (6.2).
 	volumes []string
 	// shares are milliCPU*1024/1000 (5.1).
 	shares uint64

@@ -264,7 +264,7 @@ func testStrangers(t *testing.T, s *apitest.Server, port int) {
 	}
 }
 
-// freePort is a TCP port that nobody listens on now.
+// freePort returns an unused TCP port.
 func freePort(t *testing.T) int {
 	t.Helper()
 	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")

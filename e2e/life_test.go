@@ -17,7 +17,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// serviceManager stands for systemd: it returns what it is told.
+// serviceManager stands for systemd: it returns the notifications that it receives.
 func serviceManager(t *testing.T) (told func(prefix string) string) {
 	t.Helper()
 	dir, err := os.MkdirTemp("/run", "sd-")

@@ -24,7 +24,7 @@ func (in *instance) logDir(pod string) string {
 	return found[0]
 }
 
-// loud is a pod whose container counts from 1 to n, and goes on running when it has.
+// loud is a pod whose container counts from 1 to n and then keeps running.
 func loud(name string, n int) string {
 	return fmt.Sprintf(`apiVersion: v1
 kind: Pod

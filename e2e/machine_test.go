@@ -33,8 +33,7 @@ func meminfo(t *testing.T, name string) int64 {
 	return n << 10
 }
 
-// TestResourcesOfSwap: a burstable container gets its share of the swap and goes on beyond its memory, a guaranteed
-// one gets none.
+// TestResourcesOfSwap: a burstable container gets its share of the swap and can exceed its memory, a guaranteed one gets none.
 func TestResourcesOfSwap(t *testing.T) {
 	if !cgroupV2() || meminfo(t, "SwapTotal") == 0 {
 		t.Skip("needs cgroup v2 and a machine with swap; .ci/vm runs this")
@@ -68,7 +67,7 @@ func TestResourcesOfSwap(t *testing.T) {
 	}
 }
 
-// TestResourcesOfHugePages: who asks for huge pages may use so many, all others none.
+// TestResourcesOfHugePages: a pod may use as many huge pages as it requests, all others none.
 func TestResourcesOfHugePages(t *testing.T) {
 	there, err := os.ReadFile("/sys/fs/cgroup/cgroup.controllers") // on v2 only
 	if err != nil || !strings.Contains(string(there), "hugetlb") || meminfo(t, "HugePages_Total") == 0 {

@@ -47,7 +47,7 @@ func (in *instance) bring(tag, edition string) string {
 	return digest.String()
 }
 
-// hasBlob says whether the content of a digest is in the containerd of the instance.
+// hasBlob reports whether the containerd of the instance has the content of a digest.
 func (in *instance) hasBlob(digest string) bool {
 	in.t.Helper()
 	_, err := os.Stat(filepath.Join(in.dir, "root", "containerd", "io.containerd.content.v1.content", "blobs", strings.ReplaceAll(digest, ":", "/")))
@@ -108,7 +108,7 @@ func TestARollbackRunsTheImageThatItsTagStoodFor(t *testing.T) {
 	d.wait("one-1")
 	runs(one)
 
-	// By hand, also to the one that was never Ready, and forward again. Whoever asks sees which image it was.
+	// By hand, also to the one that was never Ready, and forward again. The status shows which image it was.
 	write("3")
 	if r := in.outcome("tag", 3, "Ready"); r.Images["c"] != two {
 		t.Errorf("revision 3 has the images %v, not %s", r.Images, two)

@@ -26,7 +26,7 @@ func (d *diary) onPort(name, namespace, container, word string, port int32) stri
 	return strings.Replace(text, "{name: "+name+"}", "{name: "+name+", namespace: "+namespace+"}", 1)
 }
 
-// answer waits until a port of 127.0.0.1 answers with a word, and nothing else; "" is that nobody listens.
+// answer waits until a port of 127.0.0.1 answers with a word, and nothing else; "" means that the port is closed.
 func (in *instance) answer(port int32, want string) {
 	in.t.Helper()
 	c := http.Client{Timeout: 2 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}

@@ -56,7 +56,7 @@ func loopDisk(t *testing.T, dir string, mib int) {
 	})
 }
 
-// strained is an instance on a small disk of its own, of which pods may have little.
+// strained is an instance on a small disk of its own, with little room for pods.
 type strained struct {
 	*instance
 	root, host string
@@ -203,7 +203,7 @@ func (in *strained) images() string {
 	return out
 }
 
-// diskRunsFull: first goes what an ended container has left, then an image that nobody needs, then a pod.
+// diskRunsFull: first the files of an ended container are removed, then an unused image, then a pod.
 func (in *strained) diskRunsFull() {
 	in.t.Helper()
 	registry := testimages.Registry(in.t)
@@ -281,7 +281,7 @@ func (in *strained) memoryRunsOut() {
 	in.back("memory", first)
 }
 
-// evicted waits until a pod is, and says what others hear then.
+// evicted waits until a pod is evicted, and checks the events.
 func (in *strained) evicted(name, low string, first corev1.Pod) {
 	in.t.Helper()
 	p := in.pod(name, "is evicted", func(p corev1.Pod) bool { return p.Status.Reason == "Evicted" })

@@ -62,7 +62,7 @@ func (in *instance) kubectlOverTCP(t *testing.T, host string) {
 			if code, ok := errors.AsType[exec.CodeExitError](err); !ok || code.Code != 3 || out != want || errs != "oops\n" {
 				t.Errorf("%q, %q, %v", out, errs, err)
 			}
-			// Who may only look at metrics may not.
+			// A client that may only read metrics may not.
 			other := &rest.Config{Host: config.Host, BearerToken: "0123456789abcdef", TLSClientConfig: rest.TLSClientConfig{Insecure: true}}
 			if out, _, err := run(t, open, other, nil, "id"); err == nil || out != "" {
 				t.Errorf("a stranger: %q, %v", out, err)

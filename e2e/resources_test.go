@@ -231,7 +231,7 @@ spec:
 	if term := p.Status.ContainerStatuses[0].State.Terminated; term == nil || term.Reason != "OOMKilled" || term.ExitCode != 137 {
 		t.Errorf("the end is %s", brief(p))
 	}
-	// With cgroup v2 all of the container is killed, and the kernel says so of each of them.
+	// With cgroup v2 all processes of the container are killed, and the kernel reports each of them.
 	in.eventually("an event names the victim", func() error {
 		all, err := in.events("hungry")
 		if err != nil {

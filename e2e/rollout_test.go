@@ -64,7 +64,7 @@ func (in *instance) outcome(name string, number int, want string) *localapi.Revi
 
 func edition(p corev1.Pod) string { return p.Labels["edition"] }
 
-// back waits until an edition is Ready again, shown as gone back to.
+// back waits until an edition is Ready again, shown as rolled back.
 func (in *instance) back(name, want string) corev1.Pod {
 	in.t.Helper()
 	return in.pod(name, "is back at edition "+want, func(p corev1.Pod) bool {
@@ -272,7 +272,7 @@ func TestAGroupIsUpdatedInOrderAndRevertedAsAWhole(t *testing.T) {
 		in.back(name, "two")
 	}
 
-	// The bad one is mended: all are tried again, in order.
+	// The bad one is fixed: all are tried again, in order.
 	d.clear()
 	d.group(in, "three")
 	for _, name := range all {

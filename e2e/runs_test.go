@@ -126,7 +126,7 @@ func running(name, script string) string {
 	return fmt.Sprintf("\napiVersion: v1\nkind: Pod\nmetadata: {name: %s}\nspec:\n  restartPolicy: Never\n  terminationGracePeriodSeconds: 1\n  containers:\n  - {name: main, image: %s, command: [sh, -c, %q]}\n", name, image, script)
 }
 
-// traces are what is left of runs on the machine, apart from images.
+// traces are leftovers of runs on the machine, except images.
 func (r *runs) traces() []string {
 	var found []string
 	mounts, _ := os.ReadFile("/proc/self/mountinfo")
@@ -183,7 +183,7 @@ func (r *runs) subnets() string {
 	return ""
 }
 
-// inUpperHalf says that a line has an address of the pool, such as 10.213.130.2 for 10.213.
+// inUpperHalf reports whether a line has an address of the pool, such as 10.213.130.2 for 10.213.
 func inUpperHalf(line, prefix string) bool {
 	for f := range strings.FieldsFuncSeq(line, func(c rune) bool { return c != '.' && (c < '0' || c > '9') }) {
 		var third int
@@ -204,7 +204,7 @@ func (r *runs) nothing(when string) {
 	}
 }
 
-// leftBehind looks for what is left at the end of a test, and for races in the agents.
+// leftBehind checks for leftovers of a test, and for races in the agents.
 func (r *runs) leftBehind() {
 	r.nothing("at the end")
 	logs, _ := filepath.Glob(r.root + "-runs/*/monopod.log")

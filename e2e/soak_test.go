@@ -104,7 +104,7 @@ func (f footprint) String() string {
 	return fmt.Sprintf("%.1f MiB, heap %.1f MiB, %d files, %d threads, %d goroutines", float64(f.rss)/1024, float64(f.heap)/1024, f.open, f.threads, f.goroutines)
 }
 
-// compare fails the test when the agent takes more than at its start.
+// compare fails the test if the agent uses more resources than at startup.
 func (s *soak) compare(first, last footprint, what string) {
 	s.t.Helper()
 	s.t.Logf("the agent without pods, after %d pods: at the start %v; %s %v", len(s.pods), first, what, last)
@@ -113,7 +113,7 @@ func (s *soak) compare(first, last footprint, what string) {
 	}
 }
 
-// exceeds says that it is more than what another takes.
+// exceeds reports whether it uses more than another.
 func (f footprint) exceeds(first footprint) bool {
 	return f.rss > first.rss+first.rss/4 || f.heap > first.heap+moreHeap || f.open > first.open+moreFiles || f.threads > first.threads+moreThreads ||
 		f.goroutines > first.goroutines+moreGoroutines
@@ -291,7 +291,7 @@ func (s *soak) nothingLeft() {
 	}
 }
 
-// calm ends what goes on, so that it can become quiet.
+// calm ends ongoing faults.
 func (s *soak) calm() {
 	for what, end := range s.ending {
 		end()
@@ -299,7 +299,7 @@ func (s *soak) calm() {
 	}
 }
 
-// once begins a piece of trouble that goes on, unless it does already; the next call ends it.
+// once begins a lasting fault; the next call ends it.
 func (s *soak) once(what string, begin func() (end func())) string {
 	if end := s.ending[what]; end != nil {
 		end()

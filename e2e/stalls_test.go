@@ -48,7 +48,7 @@ func thrash(t *testing.T) {
 	})
 }
 
-// forks is a pod that starts so many processes when it is told to, but only once.
+// forks is a pod that starts this many processes on request, but only once.
 func forks(name, host string, n int) string {
 	return fmt.Sprintf(`apiVersion: v1
 kind: Pod

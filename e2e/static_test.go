@@ -220,7 +220,7 @@ func TestAnEditOfAVariableFromAFileRestartsItsContainer(t *testing.T) {
 	if after.UID != before.UID || containerID(after, "b") != containerID(before, "b") {
 		t.Errorf("more than the container was restarted: %s", brief(after))
 	}
-	// One that is needed and is not there: what runs goes on.
+	// A required one is missing: running pods continue.
 	in.put("files", pod("THIRD", ""))
 	in.eventually("what is missing is named", func() error {
 		out, err := in.run("describe", "pod", "files")

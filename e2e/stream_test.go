@@ -39,7 +39,7 @@ spec:
     command: [sh, -c, "while read line; do echo \"read $line\"; done; exec sleep 1000"]
 `
 
-// TestReachingIntoPods shares one agent: exec, attach, port-forward, and what is left of them.
+// TestReachingIntoPods shares one agent: exec, attach, port-forward, and their leftovers.
 func TestReachingIntoPods(t *testing.T) {
 	t.Parallel()
 	in := newInstanceForUsers(t)
@@ -192,7 +192,7 @@ func testTerminalOfExec(t *testing.T, in *instance) {
 	}
 }
 
-// want says whether that many processes have a command line.
+// want reports whether that many processes have a command line.
 func want(_ *instance, n int, args ...string) error {
 	found := 0
 	files, _ := filepath.Glob("/proc/[0-9]*/cmdline")
@@ -258,7 +258,7 @@ func testPortForward(t *testing.T, in *instance) {
 	}
 }
 
-// testManyCommands: fifty at once, of which half are cut off, leave nothing.
+// testManyCommands: fifty concurrent commands, half of them cut off, leave nothing behind.
 func testManyCommands(t *testing.T, in *instance) {
 	fds := func() int {
 		all, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", in.cmd.Process.Pid))

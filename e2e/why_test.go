@@ -164,7 +164,7 @@ func standingIn(text, image string, servers ...string) string {
 type broken struct {
 	file, pod string
 	text      func(t *testing.T, original string) string
-	// more are other files that are there.
+	// more are further files.
 	more map[string]string
 	// hint is what the message must have; fix gets its groups and returns the mended manifest, or adds files.
 	hint *regexp.Regexp

@@ -14,7 +14,7 @@ type Run struct {
 	Row *Row
 	// Without is the field that is taken out, "" in the first run.
 	Without string
-	// Init says that container c is an init container here.
+	// Init is set if container c is an init container in this run.
 	Init bool
 	Name string
 }
@@ -51,7 +51,7 @@ func (r *Row) runs(first Run) []*Run {
 	return runs
 }
 
-// forInit says that the row is about an init container just as well.
+// forInit reports whether the row applies to an init container as well.
 func (r *Row) forInit() bool {
 	for _, f := range r.Fields {
 		if !strings.HasPrefix(f, "spec.containers[].") {
@@ -100,7 +100,7 @@ func (w Words) value(v any) (any, error) {
 	return parse[any](w.in(string(b)))
 }
 
-// Manifest is the file of a run; edited says whether after the row's Edit.
+// Manifest returns the file of a run; edited applies the row's Edit.
 func (r *Run) Manifest(w Words, edited bool) (string, error) {
 	w = maps.Clone(w)
 	w["NAME"] = r.Name

@@ -14,7 +14,7 @@ import (
 )
 
 // Server listens on a port of this host and writes down what it is asked. It speaks HTTP/1 and HTTP/2, with TLS
-// (the certificate is nobody's) when the client does.
+// (with a self-signed certificate) when the client does.
 type Server struct {
 	answer   func(n int, r *Request) int
 	listener net.Listener
@@ -39,7 +39,7 @@ type Request struct {
 	Method, URI, Host string
 	Header            http.Header
 	Body              string
-	// TLS says whether it was encrypted, Proto is 1 or 2.
+	// TLS is set if it was encrypted. Proto is 1 or 2.
 	TLS   bool
 	Proto int
 	// To is the address that was asked.
@@ -99,7 +99,7 @@ func (s *Server) Close() {
 	s.wait.Wait()
 }
 
-// accept looks at the first byte of each connection, which tells whether TLS follows, and hands it on.
+// accept reads the first byte of each connection, which shows whether TLS follows, and passes it on.
 func (s *Server) accept() {
 	for {
 		c, err := s.listener.Accept()
@@ -168,7 +168,7 @@ func hostOf(c net.Conn) string {
 	return host
 }
 
-// peeked is a connection of which the first bytes are in a buffer.
+// peeked is a connection whose first bytes are in a buffer.
 type peeked struct {
 	net.Conn
 	first *bufio.Reader
