@@ -24,7 +24,7 @@ import (
 	"monopod/node/systemd"
 	"monopod/node/why"
 	"monopod/runner/pool"
-	"monopod/runner/spec"
+	"monopod/runner/spec/limits"
 	"monopod/watcher"
 )
 
@@ -38,7 +38,7 @@ type machineParts struct {
 	resources *nodeResources
 	evictor   *evictor
 	// podsLimits are the limits of all pods together.
-	podsLimits spec.PodsLimits
+	podsLimits limits.AllPods
 	// labels are those by which pods select nodes.
 	labels map[string]string
 	// link is the connection to an API server.

@@ -20,6 +20,7 @@ import (
 	"monopod/runner/plan"
 	"monopod/runner/pool"
 	"monopod/runner/spec"
+	"monopod/runner/spec/limits"
 )
 
 // evictor carries out what the pressure monitor decides: it implements pressure.Node, and holds pods back while the node is under pressure.
@@ -35,7 +36,7 @@ type evictor struct {
 }
 
 // newEvictor returns nil if no eviction thresholds are configured.
-func newEvictor(c *core, limits spec.PodsLimits) (*evictor, error) {
+func newEvictor(c *core, limits limits.AllPods) (*evictor, error) {
 	cfg, err := c.cfg.Pressure(limits.Memory > 0)
 	if err != nil || len(cfg.Thresholds) == 0 {
 		return nil, err

@@ -13,7 +13,7 @@ import (
 	"monopod/internal/needs"
 	"monopod/manifests"
 	"monopod/runner"
-	"monopod/runner/spec"
+	"monopod/runner/spec/limits"
 )
 
 // Runtime runs pods and keeps their images.
@@ -50,7 +50,7 @@ type Deps struct {
 	// Connection is called with an error when containerd stops answering, and with nil when it answers again. It may be nil.
 	Connection func(error)
 	// PodsLimits limits all pods together; the zero value: no limit.
-	PodsLimits spec.PodsLimits
+	PodsLimits limits.AllPods
 	// ShimCgroups are the cgroup directories in which shims are started; nil: those of this process.
 	ShimCgroups []string
 }
