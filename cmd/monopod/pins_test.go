@@ -19,7 +19,7 @@ func TestTheImagesOfRevisionsArePinnedForAsLongAsTheseAreKept(t *testing.T) {
 	last := func(want int) (pins []string) {
 		t.Helper()
 		d.eventually(fmt.Sprintf("%d images are pinned", want), func() error {
-			calls := d.pins.Told()
+			calls := d.pins.Calls()
 			if len(calls) > 0 {
 				pins = strings.Fields(calls[len(calls)-1])
 			}
@@ -45,17 +45,17 @@ func TestTheImagesOfRevisionsArePinnedForAsLongAsTheseAreKept(t *testing.T) {
 		}
 		return err
 	})
-	calls := len(d.pins.Told())
+	calls := len(d.pins.Calls())
 	d.end()
 	d.start()
 	d.shows("Running", "get", "pod", "web")
 	d.eventually("the next agent has told", func() error {
-		if len(d.pins.Told()) == calls {
+		if len(d.pins.Calls()) == calls {
 			return errors.New("it has not")
 		}
 		return nil
 	})
-	if got := d.pins.Told()[calls:]; !slices.Equal(got, []string{strings.Join(both, " ")}) {
+	if got := d.pins.Calls()[calls:]; !slices.Equal(got, []string{strings.Join(both, " ")}) {
 		t.Errorf("after a restart it tells %q", got)
 	}
 	if err := os.Remove(d.path("manifests", "web.yaml")); err != nil {

@@ -57,20 +57,26 @@ type FakeRuntime struct {
 	Version string
 }
 
+// Images implements the daemon's Runtime.
 func (f *FakeRuntime) Images() needs.ImageService { return f.Store.Images() }
 
+// ReclaimContainers frees nothing.
 func (f *FakeRuntime) ReclaimContainers(context.Context) (int64, error) { return 0, nil }
 
+// Run returns when its context ends.
 func (f *FakeRuntime) Run(ctx context.Context) error { <-ctx.Done(); return nil }
 
+// Preload has no archives to import.
 func (f *FakeRuntime) Preload(ctx context.Context, done func(error)) error {
 	done(nil)
 	<-ctx.Done()
 	return nil
 }
 
+// FollowObjects ignores ConfigMaps and Secrets.
 func (f *FakeRuntime) FollowObjects(*manifests.Objects, func(manifests.Origin) bool) {}
 
+// Places returns a cgroup that does not exist for each pod.
 func (f *FakeRuntime) Places(ctx context.Context) ([]model.Place, error) {
 	keys, err := f.List(ctx)
 	var all []model.Place
@@ -80,10 +86,12 @@ func (f *FakeRuntime) Places(ctx context.Context) ([]model.Place, error) {
 	return all, err
 }
 
+// MeasureDisk reports that pods have written nothing.
 func (f *FakeRuntime) MeasureDisk(context.Context, manifests.Key) (runner.DiskSizes, error) {
 	return runner.DiskSizes{}, nil
 }
 
+// Cleanup fails while there are pods.
 func (f *FakeRuntime) Cleanup(ctx context.Context) error {
 	keys, err := f.List(ctx)
 	if err == nil && len(keys) > 0 {
@@ -92,10 +100,13 @@ func (f *FakeRuntime) Cleanup(ctx context.Context) error {
 	return err
 }
 
+// ContainerdVersion returns Version.
 func (f *FakeRuntime) ContainerdVersion() string { return f.Version }
 
+// Purge has nothing to remove.
 func (f *FakeRuntime) Purge(context.Context) error { return nil }
 
+// Close blocks for ever if the runtime is Stuck.
 func (f *FakeRuntime) Close() error {
 	if f.Stuck {
 		select {}
@@ -272,6 +283,7 @@ type FakeImages struct {
 	Coming map[string]chan error
 }
 
+// NewFakeImages returns an empty store on a disk that is half full.
 func NewFakeImages() *FakeImages {
 	return &FakeImages{Changes: make(chan struct{}, 1), Space: gc.Disk{Capacity: 100, Available: 50}, Coming: map[string]chan error{}}
 }
@@ -284,12 +296,14 @@ func (f *FakeImages) Images() needs.ImageService {
 	return f
 }
 
+// List returns all images.
 func (f *FakeImages) List(context.Context) ([]ctrd.ImageUse, error) {
 	f.Mu.Lock()
 	defer f.Mu.Unlock()
 	return slices.Clone(f.All), f.Err
 }
 
+// Pulls returns the pulls in progress of an image, or all for an empty name.
 func (f *FakeImages) Pulls(_ context.Context, ref string) ([]model.Pull, error) {
 	f.Mu.Lock()
 	defer f.Mu.Unlock()
@@ -302,6 +316,7 @@ func (f *FakeImages) Pulls(_ context.Context, ref string) ([]model.Pull, error) 
 	return found, f.Err
 }
 
+// Pull waits for the channel that the test put into Coming; other images do not exist.
 func (f *FakeImages) Pull(ctx context.Context, ref string, _ corev1.PullPolicy) (*image.Image, error) {
 	f.Mu.Lock()
 	wait := f.Coming[ref]
@@ -317,6 +332,7 @@ func (f *FakeImages) Pull(ctx context.Context, ref string, _ corev1.PullPolicy) 
 	}
 }
 
+// Targets derives a digest from each name.
 func (f *FakeImages) Targets(_ context.Context, refs []string) (map[string][]string, error) {
 	targets := map[string][]string{}
 	for _, r := range refs {
@@ -325,6 +341,7 @@ func (f *FakeImages) Targets(_ context.Context, refs []string) (map[string][]str
 	return targets, nil
 }
 
+// Collect removes what the policy removes from All.
 func (f *FakeImages) Collect(ctx context.Context, c image.Collection) (out image.Collected, err error) {
 	f.Mu.Lock()
 	defer f.Mu.Unlock()
@@ -364,6 +381,7 @@ func (f *FakeImages) Collect(ctx context.Context, c image.Collection) (out image
 	return out, nil
 }
 
+// Remove removes an image unless a pod uses it.
 func (f *FakeImages) Remove(_ context.Context, digest string, forced bool) error {
 	f.Mu.Lock()
 	defer f.Mu.Unlock()
@@ -376,14 +394,17 @@ func (f *FakeImages) Remove(_ context.Context, digest string, forced bool) error
 	return nil
 }
 
+// Disk returns Space.
 func (f *FakeImages) Disk() (gc.Disk, error) {
 	f.Mu.Lock()
 	defer f.Mu.Unlock()
 	return f.Space, f.Err
 }
 
+// Changed returns Changes.
 func (f *FakeImages) Changed() <-chan struct{} { return f.Changes }
 
+// Wanted returns Want and resets it.
 func (f *FakeImages) Wanted() int64 { return f.Want.Swap(0) }
 
 // Digests are those of the images that are there.
@@ -398,10 +419,11 @@ func (f *FakeImages) Digests() []string {
 	return all
 }
 
+// PodOfImage is a manifest that lacks the name of its pod and its image.
 const PodOfImage = "apiVersion: v1\nkind: Pod\nmetadata: {name: %s}\nspec:\n  containers: [{name: c, image: %s}]\n"
 
-// MountedCgroups looks for them once: a machine that runs containers has many mounts, and tests make many agents.
-var MountedCgroups = sync.OnceValues(stats.FindHierarchies)
+// MountedCgroups finds the cgroup hierarchies once for all daemons of a test program: a machine with containers has many mounts.
+var MountedCgroups = sync.OnceValues(stats.FindHierarchies) //nolint:gochecknoglobals // it is found once and never changed
 
 // Pinned notes which images a runtime was told to keep.
 type Pinned struct {
@@ -423,20 +445,22 @@ func (p *Pinned) SyncPins(_ context.Context, digests []string) ([]string, error)
 	return p.gone, p.err
 }
 
-func (p *Pinned) Told() []string {
+// Calls returns the digests of each call of SyncPins, in order.
+func (p *Pinned) Calls() []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return slices.Clone(p.calls)
 }
 
-// hearer stands for systemd: it keeps what it is told until somebody asks for it.
-type hearer struct {
+// Systemd stands for systemd: it keeps what it is told until somebody asks for it.
+type Systemd struct {
 	mu   sync.Mutex
 	said []string
 	more chan struct{}
 }
 
-func ServiceManager(t *testing.T, watchdog time.Duration) (*systemd.Notifier, *hearer) {
+// ServiceManager listens on a socket as systemd does, and returns a Notifier that writes to it.
+func ServiceManager(t *testing.T, watchdog time.Duration) (*systemd.Notifier, *Systemd) {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "sd")
 	if err != nil {
@@ -448,7 +472,7 @@ func ServiceManager(t *testing.T, watchdog time.Duration) (*systemd.Notifier, *h
 	if err != nil {
 		t.Fatal(err)
 	}
-	h, over := &hearer{more: make(chan struct{}, 1)}, make(chan struct{})
+	h, over := &Systemd{more: make(chan struct{}, 1)}, make(chan struct{})
 	go func() {
 		defer close(over)
 		for b := make([]byte, 1<<12); ; {
@@ -464,7 +488,7 @@ func ServiceManager(t *testing.T, watchdog time.Duration) (*systemd.Notifier, *h
 }
 
 // keep takes one message in.
-func (h *hearer) keep(m string) {
+func (h *Systemd) keep(m string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if !slices.Contains(h.said, m) { // pings do not end
@@ -478,7 +502,7 @@ func (h *hearer) keep(m string) {
 
 // take is the first message that begins with a text; what else was said is left for who asks for that: a pod may run before the
 // agent is ready, or after.
-func (h *hearer) take(prefix string) (string, bool) {
+func (h *Systemd) take(prefix string) (string, bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	i := slices.IndexFunc(h.said, func(m string) bool { return strings.HasPrefix(m, prefix) })
@@ -491,7 +515,7 @@ func (h *hearer) take(prefix string) (string, bool) {
 }
 
 // Hear waits for a message that begins with a text.
-func (h *hearer) Hear(t *testing.T, prefix string) string {
+func (h *Systemd) Hear(t *testing.T, prefix string) string {
 	t.Helper()
 	for deadline := time.After(Patience); ; {
 		if m, ok := h.take(prefix); ok {
@@ -507,6 +531,7 @@ func (h *hearer) Hear(t *testing.T, prefix string) string {
 	}
 }
 
+// Answer sets what the next calls of SyncPins return.
 func (p *Pinned) Answer(gone []string, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

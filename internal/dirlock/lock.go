@@ -43,6 +43,7 @@ func TakeLocks(patience time.Duration, dirs ...string) (Locks, error) {
 // heldError means that another process holds a lock.
 type heldError struct{ error }
 
+// IsHeld reports whether the error means that another process holds the lock.
 func IsHeld(err error) bool {
 	_, held := errors.AsType[heldError](err)
 	return held

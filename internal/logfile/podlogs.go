@@ -22,6 +22,7 @@ type Files struct {
 	linksDir   string
 }
 
+// New returns the log files below podLogsDir.
 func New(podLogsDir string) Files {
 	return Files{podLogsDir: podLogsDir, linksDir: ContainerLogsDir(podLogsDir)}
 }

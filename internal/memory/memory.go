@@ -46,6 +46,7 @@ type Trimmer struct {
 	stirred chan struct{}
 }
 
+// NewTrimmer returns a Trimmer for this process. GOGC in the environment turns its limit of garbage off.
 func NewTrimmer() *Trimmer {
 	t := &Trimmer{Release: giveBack, limit: func(percent int) { debug.SetGCPercent(percent) }, stirred: make(chan struct{}, 1)}
 	if os.Getenv("GOGC") != "" { // somebody knows better

@@ -163,6 +163,7 @@ func BareContainerID(id string) string {
 	return bare
 }
 
+// SplitLines splits text into lines of valid UTF-8, each of limited length.
 func SplitLines(text string) []string {
 	var all []string
 	for line := range strings.Lines(text) {

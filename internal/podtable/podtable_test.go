@@ -98,7 +98,7 @@ func TestRowsCountReadyContainersAndRestarts(t *testing.T) {
 	crashed.RestartCount = 2
 	crashed.LastTerminationState.Terminated = &corev1.ContainerStateTerminated{FinishedAt: metav1.NewTime(now.Add(-3 * time.Minute))}
 	p.Status.ContainerStatuses = []corev1.ContainerStatus{crashed, runningAnd("not ready")}
-	if r := RowOf(p, now); r.Ready != "1/3" || r.Restarts != "2 (3m ago)" || r.age != "<unknown>" || r.Ip != "<none>" {
+	if r := RowOf(p, now); r.Ready != "1/3" || r.Restarts != "2 (3m ago)" || r.age != "<unknown>" || r.IP != "<none>" {
 		t.Errorf("%+v", r)
 	}
 	p.Status.StartTime = &metav1.Time{Time: now.Add(-90 * time.Second)}

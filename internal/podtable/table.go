@@ -21,7 +21,7 @@ import (
 // PodRow is one line of `get pods`.
 type PodRow struct {
 	Namespace, Name, Ready, Status, Restarts, age string
-	Ip, node, revision, source, why               string
+	IP, node, revision, source, why               string
 }
 
 // PodHeader returns the column titles.
@@ -55,7 +55,7 @@ func RowOf(pod *corev1.Pod, now time.Time) PodRow {
 	}
 	r := PodRow{
 		Namespace: pod.Namespace, Name: pod.Name, Ready: fmt.Sprintf("%d/%d", ready, lasting), Status: PodStatus(pod),
-		Restarts: strconv.Itoa(restarts), age: age(pod, now), Ip: cmp.Or(pod.Status.PodIP, "<none>"), node: cmp.Or(pod.Spec.NodeName, "<none>"),
+		Restarts: strconv.Itoa(restarts), age: age(pod, now), IP: cmp.Or(pod.Status.PodIP, "<none>"), node: cmp.Or(pod.Spec.NodeName, "<none>"),
 		revision: node.RevisionText(pod.Annotations), source: pod.Annotations[node.AnnotationSource], why: printer.OneLine(pod.Annotations[node.AnnotationWhy]),
 	}
 	if pod.Annotations[node.AnnotationRollback] != "" {
@@ -153,7 +153,7 @@ func terminatedReason(t *corev1.ContainerStateTerminated) string {
 func (r PodRow) Cells(wide bool) []string {
 	c := []string{r.Namespace, r.Name, r.Ready, r.Status, r.Restarts, r.age}
 	if wide {
-		c = append(c, r.Ip, r.node, r.revision, cmp.Or(r.source, "<none>"), cmp.Or(r.why, "<none>"))
+		c = append(c, r.IP, r.node, r.revision, cmp.Or(r.source, "<none>"), cmp.Or(r.why, "<none>"))
 	}
 	return c
 }

@@ -269,11 +269,11 @@ func (p Commands) tell(w printer.Printer, r trial.Report, views []trial.View) {
 	now := time.Now()
 	rows := [][]string{{"NAMESPACE", "NAME", "READY", "STATUS", "RESTARTS", "IP", "RESULT", "AFTER", "REASON"}}
 	for _, pod := range r.Pods {
-		row := podtable.PodRow{Namespace: pod.Namespace, Name: pod.Name, Ready: "-", Status: "-", Restarts: "-", Ip: "<none>"}
+		row := podtable.PodRow{Namespace: pod.Namespace, Name: pod.Name, Ready: "-", Status: "-", Restarts: "-", IP: "<none>"}
 		if i := slices.IndexFunc(views, func(v trial.View) bool { return v.Pod.Namespace == pod.Namespace && v.Pod.Name == pod.Name }); i >= 0 {
 			row = podtable.RowOf(views[i].Pod, now)
 		}
-		rows = append(rows, []string{row.Namespace, row.Name, row.Ready, row.Status, row.Restarts, row.Ip, string(pod.Result), after(pod.Seconds), printer.OneLine(pod.Reason)})
+		rows = append(rows, []string{row.Namespace, row.Name, row.Ready, row.Status, row.Restarts, row.IP, string(pod.Result), after(pod.Seconds), printer.OneLine(pod.Reason)})
 	}
 	for _, o := range r.Workloads {
 		rows = append(rows, []string{o.Namespace, strings.ToLower(o.Kind) + "/" + o.Name, "", "", "", "", string(o.Result), after(o.Seconds), printer.OneLine(o.Reason)})

@@ -54,4 +54,5 @@ func Progress(done, total int64) string {
 	return fmt.Sprintf("%s of %s (%d%%)", Bytes(done), Bytes(total), done*100/total)
 }
 
+// Mebibytes formats a number of bytes in MiB.
 func Mebibytes(n float64) string { return fmt.Sprintf("%.1f MiB", n/(1<<20)) }

@@ -221,9 +221,9 @@ func New(cfg Config) *Controller {
 // Update replaces what is desired. Run calls hand with d, in which pods that are rolled back have their earlier revision, now and
 // whenever they change; hand must not block. Update never blocks; of several updates in a row only the last counts.
 func (c *Controller) Update(d model.Desired, hand func(model.Desired)) {
-	c.inbox.mu.Lock()
+	c.mu.Lock()
 	c.next = &request{d, hand}
-	c.inbox.mu.Unlock()
+	c.mu.Unlock()
 	c.wake()
 }
 
@@ -292,8 +292,8 @@ func (c *Controller) load() {
 		c.cfg.Log.Error("revisions are lost; the pods run what is written", "err", err)
 	}
 	maps.Copy(c.states, states)
-	c.inbox.mu.Lock()
-	defer c.inbox.mu.Unlock()
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	for key, s := range states {
 		c.note(nil, s)
 		c.put(key, s)
@@ -466,8 +466,8 @@ func (c *Controller) forget(key manifests.Key) {
 	delete(c.apart, key)
 	c.dead = append(c.dead, key)
 	c.soon()
-	c.inbox.mu.Lock()
-	defer c.inbox.mu.Unlock()
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	delete(c.views, key)
 	delete(c.busy, key)
 }

@@ -94,7 +94,7 @@ func (p Commands) describePods(ctx context.Context, c *localclient.Client, d *de
 	rows := [][]string{{"  NAME", "READY", "STATUS", "RESTARTS", "IP"}}
 	for n := range pods {
 		r := podtable.RowOf(&pods[n], d.now)
-		rows = append(rows, []string{"  " + r.Name, r.Ready, r.Status, r.Restarts, r.Ip})
+		rows = append(rows, []string{"  " + r.Name, r.Ready, r.Status, r.Restarts, r.IP})
 	}
 	(&program.Table{W: d.w}).PrintAll(rows)
 	return nil

@@ -93,7 +93,7 @@ func (p Commands) Reach(ctx context.Context, c *localclient.Client, o program.Ob
 	return Reached{Pod: &pods[0], by: item}, nil
 }
 
-// selector is the value of -l; empty: it selects everything.
+// ParseSelector parses the value of -l. An empty one selects everything.
 func ParseSelector(text string) (labels.Selector, error) {
 	s, err := labels.Parse(text)
 	if err != nil {

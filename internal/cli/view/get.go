@@ -1,6 +1,6 @@
-// Package cli holds the commands that talk to a running daemon through its socket, and those that need none, such as validate.
+// Package view holds the commands that show what runs: get, status and top.
 //
-// It must not start or stop pods itself. Its goroutines end with the command.
+// It must not change anything. Its goroutines end with the command.
 package view
 
 import (

@@ -22,7 +22,7 @@ func TestPinsAreKeptInStepWithWhatIsWanted(t *testing.T) {
 		ended := make(chan struct{})
 		go func() { defer close(ended); p.Follow(ctx, rt) }()
 		time.Sleep(time.Hour)
-		if got := rt.Told(); len(got) != 0 {
+		if got := rt.Calls(); len(got) != 0 {
 			t.Errorf("told before anything is known: %q", got)
 		}
 		p.Want(nil)
@@ -30,21 +30,21 @@ func TestPinsAreKeptInStepWithWhatIsWanted(t *testing.T) {
 		p.Want([]string{"a"})
 		synctest.Wait()
 		time.Sleep(time.Hour) // nothing changes
-		if got, want := rt.Told(), []string{"", "a"}; !slices.Equal(got, want) {
+		if got, want := rt.Calls(), []string{"", "a"}; !slices.Equal(got, want) {
 			t.Errorf("told %q, want %q", got, want)
 		}
 
 		rt.Answer(nil, errors.New("no containerd"))
 		p.Want([]string{"a", "b"})
 		time.Sleep(10 * time.Second) // 1, 2 and 4 seconds
-		if got, want := rt.Told(), []string{"", "a", "a b", "a b", "a b", "a b"}; !slices.Equal(got, want) {
+		if got, want := rt.Calls(), []string{"", "a", "a b", "a b", "a b", "a b"}; !slices.Equal(got, want) {
 			t.Errorf("told %q, want %q", got, want)
 		}
 		rt.Answer([]string{"b"}, nil)
 		time.Sleep(time.Hour)
 		p.Want([]string{"a", "b", "c"})
 		synctest.Wait()
-		if got, want := rt.Told()[6:], []string{"a b", "a b c"}; !slices.Equal(got, want) {
+		if got, want := rt.Calls()[6:], []string{"a b", "a b c"}; !slices.Equal(got, want) {
 			t.Errorf("told %q, want %q", got, want)
 		}
 		cancel()
@@ -59,7 +59,7 @@ func TestPinsAreKeptInStepWithWhatIsWanted(t *testing.T) {
 		defer cancel()
 		go p.Follow(ctx, rt)
 		synctest.Wait()
-		if got, want := rt.Told(), []string{"a b c"}; !slices.Equal(got, want) {
+		if got, want := rt.Calls(), []string{"a b c"}; !slices.Equal(got, want) {
 			t.Errorf("told %q, want %q", got, want)
 		}
 	})

@@ -4,11 +4,12 @@ package network
 
 import (
 	"fmt"
-	"monopod/runner/ctrd/network/bridge"
 	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"monopod/runner/ctrd/network/bridge"
 )
 
 // BenchmarkPod measures ADD and DEL of the default network and of a configuration of plug-ins, with unpinning; the cpu figures are of all

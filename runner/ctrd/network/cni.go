@@ -5,10 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"monopod/internal/cause"
-	"monopod/runner/ctrd/linuxns"
-	"monopod/runner/ctrd/network/bandwidth"
-	"monopod/runner/ctrd/network/link"
 	"net"
 	"path/filepath"
 	"strings"
@@ -18,6 +14,11 @@ import (
 	"github.com/containernetworking/cni/pkg/types"
 	types100 "github.com/containernetworking/cni/pkg/types/100"
 	"github.com/containernetworking/cni/pkg/version"
+
+	"monopod/internal/cause"
+	"monopod/runner/ctrd/linuxns"
+	"monopod/runner/ctrd/network/bandwidth"
+	"monopod/runner/ctrd/network/link"
 )
 
 const (

@@ -5,7 +5,6 @@ package network
 import (
 	"errors"
 	"fmt"
-	"monopod/runner/ctrd/linuxns"
 	"os"
 	"path/filepath"
 	"strings"
@@ -14,6 +13,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"monopod/runner/ctrd/linuxns"
 )
 
 func TestPodsReachEachOtherTheHostAndTheWorld(t *testing.T) {

@@ -8,13 +8,14 @@ import (
 	"errors"
 	"hash/crc32"
 	"io"
-	"monopod/runner/ctrd/network/bandwidth"
 	"net"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
+
+	"monopod/runner/ctrd/network/bandwidth"
 )
 
 // sink takes connections on port 99 of a namespace and reads all that comes.

@@ -50,7 +50,7 @@ func New(cfg Config) *Puller {
 // its digest is requested. A non-nil rule demands a signature. Concurrent calls for the same name and logins share one pull.
 func (p *Puller) Pull(ctx context.Context, name string, rule *trust.Rule) (*image.Image, error) {
 	key := registry.PullKey(ctx, name) // without the logins of credential providers, which change
-	return p.flights.do(ctx, key, func(ctx context.Context) (img *image.Image, err error) {
+	return p.do(ctx, key, func(ctx context.Context) (img *image.Image, err error) {
 		t := p.transfers.begin(name, key)
 		defer p.transfers.end(t)
 		done, err := p.Registry.Begin(ctx)

@@ -172,7 +172,7 @@ func (s Spec) complete(dev netlink.Link) error {
 		}
 	}
 	if lacks.down {
-		// Duplicate address detection would delay neighbour discovery by a second or two, and all addresses on the bridge are assigned here.
+		// Duplicate address detection would delay neighbor discovery by a second or two, and all addresses on the bridge are assigned here.
 		_ = os.WriteFile("/proc/sys/net/ipv6/conf/"+s.Name+"/accept_dad", []byte("0"), 0)
 		if err := netlink.LinkSetUp(dev); err != nil {
 			return err

@@ -44,7 +44,7 @@ type Pod struct {
 	MTU int
 }
 
-// mac derives the hardware address from an IP address, so that a recreated pair has the same one, and no neighbour has a stale entry.
+// mac derives the hardware address from an IP address, so that a recreated pair has the same one, and no neighbor has a stale entry.
 func (p Pod) mac() net.HardwareAddr {
 	b := p.Addrs[0].Addr().AsSlice()
 	return append(net.HardwareAddr{0x0a, 0x58}, b[len(b)-4:]...)
