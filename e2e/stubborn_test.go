@@ -126,19 +126,11 @@ exec %[1]s "$@"
 	in.start()
 	in.put("p", sleeper("p", ": only-one."))
 	in.eventually("it is being started", func() error { _, err := os.Stat(started); return err })
-	running := func() (pids []int) {
-		for pid, p := range in.table() {
-			if strings.Contains(p.cmdline, "only-one.") {
-				pids = append(pids, pid)
-			}
-		}
-		return pids
-	}
-	before := running()
+	before := in.shells("only-one.")
 	in.kill9()
 	in.start()
 	p := in.ready("p")
-	if after := running(); len(before) != 1 || !slices.Equal(before, after) || p.Status.ContainerStatuses[0].RestartCount != 0 {
+	if after := in.shells("only-one."); len(before) != 1 || !slices.Equal(before, after) || p.Status.ContainerStatuses[0].RestartCount != 0 {
 		t.Errorf("processes %v, then %v, want the same one: %s", before, after, brief(p))
 	}
 }

@@ -2,11 +2,11 @@ package runner
 
 import "time"
 
-// Health is what the probes of an instance last said, as it is on its record. The zero Health: they have said nothing.
+// Health is the recorded result of an instance's probes. It is zero until a probe has a result.
 type Health struct {
 	Started bool `json:"started"`
 	Ready   bool `json:"ready"`
-	// Since is when that was put on record.
+	// Since is the time of the probe result that Started and Ready follow from.
 	Since time.Time `json:"since,omitzero"`
 }
 

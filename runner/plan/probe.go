@@ -45,7 +45,7 @@ func (o *Observed) Ready(spec *corev1.Container, c *runner.Container) bool {
 	return c.Health.Ready
 }
 
-// probes sees to what the probes of an instance that runs say.
+// probes acts on the results of the probes of a running container.
 func (p *stopper) probes(c *runner.Container) {
 	h, ok := p.o.Probes[c.ID]
 	if !ok || c.State != runner.ContainerRunning || p.blocked(instanceKey(c.ID)) {
@@ -59,8 +59,8 @@ func (p *stopper) probes(c *runner.Container) {
 	if spec == nil || spec.StartupProbe == nil && spec.ReadinessProbe == nil {
 		return
 	}
-	now := runner.Health{Started: h.Started, Ready: h.Ready, Since: c.Health.Since}
-	if now != c.Health || now.Since.IsZero() {
+	now := runner.Health{Started: h.Started, Ready: h.Ready, Since: h.Since}
+	if now.Started != c.Health.Started || now.Ready != c.Health.Ready || c.Health.Since.IsZero() && !now.Since.IsZero() {
 		p.add(runner.Action{Kind: runner.RecordHealth, Container: c.Name, ContainerID: c.ID, Health: now, Reason: now.String()})
 	}
 }

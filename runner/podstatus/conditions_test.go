@@ -10,6 +10,7 @@ import (
 
 	"monopod/runner"
 	"monopod/runner/podstatus"
+	"monopod/runner/probe"
 )
 
 func TestConditions(t *testing.T) {
@@ -106,5 +107,30 @@ func TestAPodBeingRemovedIsTerminating(t *testing.T) {
 				t.Errorf("deletion %v, grace %v", p.DeletionTimestamp, p.DeletionGracePeriodSeconds)
 			}
 		})
+	}
+}
+
+// The status shows a probe's result before it is on record: the time of the condition must not change when it is recorded.
+func TestTheTimeOfReadinessIsThatOfTheProbeResult(t *testing.T) {
+	readiness := func(in *podstatus.Input) {
+		in.Desired.Object.Spec.Containers[0].ReadinessProbe = &corev1.Probe{ProbeHandler: corev1.ProbeHandler{TCPSocket: &corev1.TCPSocketAction{}}}
+		in.Probes = map[string]probe.Health{"1": {Started: true, Ready: true, Since: at(70)}}
+	}
+	recorded := with(running("1", "a", 1), func(c *runner.Container) { c.Health = runner.Health{Started: true, Ready: true, Since: at(70)} })
+	later := func(in *podstatus.Input) { // the next agent's first result
+		readiness(in)
+		in.Probes["1"] = probe.Health{Started: true, Ready: true, Since: at(90)}
+	}
+	for name, c := range map[string]statusCase{
+		"not recorded": {instances: []runner.Container{running("1", "a", 1)}, change: readiness},
+		"recorded":     {instances: []runner.Container{recorded}, change: readiness},
+		"next agent":   {instances: []runner.Container{recorded}, change: later},
+	} {
+		status := podstatus.Of(c.input("a")).Pod.Status
+		for _, condition := range status.Conditions {
+			if condition.Type == corev1.PodReady && (condition.Status != corev1.ConditionTrue || !condition.LastTransitionTime.Time.Equal(at(70))) {
+				t.Errorf("%s: %s since %s, want True since %s", name, condition.Status, condition.LastTransitionTime, at(70))
+			}
+		}
 	}
 }

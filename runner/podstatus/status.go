@@ -424,6 +424,15 @@ func (s *statusBuilder) ready() corev1.PodCondition {
 	return c
 }
 
+// healthSince is when a running container became as started and ready as it is: the time of the probe result, be it recorded yet or not. It
+// is zero for a container without startup and readiness probes.
+func (s *statusBuilder) healthSince(c *runner.Container) time.Time {
+	if h, ok := s.Probes[c.ID]; ok && (h.Started != c.Health.Started || h.Ready != c.Health.Ready) {
+		return h.Since
+	}
+	return c.Health.Since
+}
+
 // lastTransition is when readiness last changed: the latest start, or word of a probe, when all are ready, else the
 // latest end, or word of a probe, of one that is not, else the pod's beginning.
 func (s *statusBuilder) lastTransition() time.Time {
@@ -435,10 +444,10 @@ func (s *statusBuilder) lastTransition() time.Time {
 		case c == nil:
 			down = true
 		case c.State == runner.ContainerRunning && s.Ready(spec, c):
-			started = plan.Later(started, plan.Later(c.StartedAt, c.Health.Since))
+			started = plan.Later(started, plan.Later(c.StartedAt, s.healthSince(c)))
 		case c.State == runner.ContainerRunning:
 			down = true
-			ended = plan.Later(ended, plan.Later(c.StartedAt, c.Health.Since))
+			ended = plan.Later(ended, plan.Later(c.StartedAt, s.healthSince(c)))
 		default:
 			down = true
 			for _, t := range []*runner.Termination{c.Exit, c.Last} {

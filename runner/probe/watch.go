@@ -18,6 +18,8 @@ type Health struct {
 	Started bool
 	// Ready: it has started, and its readiness probe, if any, succeeds.
 	Ready bool
+	// Since is the time of the latest startup or readiness result that counts; zero if the container has neither probe.
+	Since time.Time
 	// Failed is set when the container is to be stopped.
 	Failed *Verdict
 }
@@ -252,6 +254,11 @@ func (w *Watch) Health() Health {
 func (w *Watch) healthLocked() Health {
 	h := Health{Started: w.startedLocked()}
 	h.Ready = h.Started && (w.readiness == nil || w.readiness.state.Result == Success)
+	for _, p := range []*prober{w.startup, w.readiness} {
+		if p != nil && p.state.Since.After(h.Since) {
+			h.Since = p.state.Since.UTC().Round(0)
+		}
+	}
 	for _, p := range []*prober{w.startup, w.liveness} {
 		if p != nil && p.state.Result == Failure {
 			h.Failed = &Verdict{Kind: p.Kind, Output: p.state.Last.Output, Fault: p.state.Last.Fault}

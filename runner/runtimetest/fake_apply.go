@@ -223,7 +223,7 @@ func (f *Fake) containerEffectLocked(key manifests.Key, p *fakePod, pod *manifes
 	c := p.containers[i]
 	switch a.Kind {
 	case runner.RecordHealth:
-		c.Health = runner.Health{Started: a.Health.Started, Ready: a.Health.Ready, Since: f.nowLocked()}
+		c.Health = a.Health
 	case runner.MarkStarted:
 		c.PostStart = runner.PostStartDone
 	case runner.MarkStopping:

@@ -101,9 +101,7 @@ func (r *Lifecycle) RecordHealth(ctx context.Context, key manifests.Key, a runne
 	if rec == nil {
 		return nil
 	}
-	_, err := r.Records.UpdateContainer(ctx, rec, func(l *record.ContainerMeta) {
-		l.Health = runner.Health{Started: a.Health.Started, Ready: a.Health.Ready, Since: time.Now().UTC().Round(0)}
-	})
+	_, err := r.Records.UpdateContainer(ctx, rec, func(l *record.ContainerMeta) { l.Health = a.Health })
 	return fault.Wrap("record health", fault.IgnoreNotFound(err))
 }
 
