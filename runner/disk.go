@@ -10,17 +10,17 @@ import (
 	"monopod/manifests"
 )
 
-// DiskUsage is what a pod uses of the disk, in bytes, as it was measured last.
+// DiskUsage is the disk usage of a pod in bytes, as of the latest measurement.
 type DiskUsage struct {
 	// EmptyDirs are the volumes on disk, by name.
 	EmptyDirs map[string]int64
-	// Containers are writable layers, logs and volumes of images, of all instances, by the name of the container.
+	// Containers is the usage of writable layers, logs and image volumes of all instances, by container name.
 	Containers map[string]int64
-	// Others is all else that the pod has on disk, what is left of volumes that an edit has taken out above all.
+	// Others is the remaining usage of the pod, mainly volumes that an edit has removed from the manifest.
 	Others int64
 }
 
-// total is what counts for the pod.
+// total returns the usage that counts against the limits of the pod.
 func (u *DiskUsage) total() int64 {
 	sum := u.Others
 	for _, used := range []map[string]int64{u.EmptyDirs, u.Containers} {
@@ -31,7 +31,7 @@ func (u *DiskUsage) total() int64 {
 	return sum
 }
 
-// LimitsDisk reports whether the pod has a limit on disk usage, which must be measured then.
+// LimitsDisk reports whether the pod limits its disk usage, which must then be measured.
 func LimitsDisk(spec *corev1.PodSpec) bool {
 	if slices.ContainsFunc(spec.Volumes, func(v corev1.Volume) bool { return diskLimit(&v) > 0 }) {
 		return true
@@ -44,7 +44,7 @@ func LimitsDisk(spec *corev1.PodSpec) bool {
 	return false
 }
 
-// diskLimit is the limit of an emptyDir on disk, 0 for others.
+// diskLimit returns the size limit of an emptyDir on disk, 0 for other volumes.
 func diskLimit(v *corev1.Volume) int64 {
 	if v.EmptyDir == nil || v.EmptyDir.Medium != corev1.StorageMediumDefault || v.EmptyDir.SizeLimit == nil {
 		return 0
@@ -52,13 +52,14 @@ func diskLimit(v *corev1.Volume) int64 {
 	return v.EmptyDir.SizeLimit.Value()
 }
 
-// What a machine runs out of that containers fill with what they write, as the Resource of a cause.
+// Resources of a machine that containers exhaust by writing; used as Cause.Resource.
 const (
 	ResourceDisk   = string(corev1.ResourceEphemeralStorage)
 	ResourceInodes = "inodes"
 )
 
-// Overuse returns which limit a pod exceeds, in kubelet's order and with its words as the detail; the zero Cause: none.
+// Overuse returns which disk limit a pod exceeds. It checks limits in the kubelet's order and puts the kubelet's message into Detail. The
+// zero Cause means that no limit is exceeded.
 func Overuse(spec *corev1.PodSpec, used *DiskUsage) cause.Cause {
 	if used == nil {
 		return cause.Cause{}

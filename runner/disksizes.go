@@ -1,16 +1,15 @@
 package runner
 
-// Size is what a directory takes.
+// Size is the disk usage of a directory.
 type Size struct{ Bytes, Inodes int64 }
 
-// DiskSizes is what a pod has on disk.
+// DiskSizes is the disk usage of a pod by part.
 type DiskSizes struct {
-	// Volumes are its emptyDirs, and what is filled from ConfigMaps and the like, by name; InMemory says which of them are no disk's.
+	// Volumes are the emptyDirs and the volumes filled from ConfigMaps, Secrets and the like, by name. InMemory marks those on tmpfs.
 	Volumes  map[string]Size
 	InMemory map[string]bool
-	// Layers are what the containers of Place have written to their root file systems, and to the volumes of their
-	// images; Logs all log files. Both by container.
+	// Layers are the writable layers and image volumes of the containers of Place, Logs all their log files. Both are by container name.
 	Layers, Logs map[string]Size
-	// Others is all else that goes with the pod.
+	// Others is the remaining usage of the pod.
 	Others Size
 }

@@ -5,24 +5,24 @@ import (
 	"time"
 )
 
-// ExecRequest is a command to run in a container beside its own process.
+// ExecRequest is a command to run in a running container, in addition to its own process.
 type ExecRequest struct {
 	// ContainerID is the instance; it must be running.
 	ContainerID string
-	// Command is the program and its arguments. No shell is involved.
+	// Command is the program and its arguments. It is not run in a shell.
 	Command []string
-	// Timeout ends the process, counted from its start, not from the call. 0: none but the context's.
+	// Timeout kills the process. It counts from the start of the process, not from the call; 0 means that only the context limits it.
 	Timeout time.Duration
-	// Limit is how many bytes of output are kept, the first ones; the process is never held up by the rest.
+	// Limit is the number of bytes of output to keep, from the beginning. The process is never blocked by further output.
 	Limit int
 }
 
-// ExecResult is how a command ended.
+// ExecResult is the result of a command.
 type ExecResult struct {
 	ExitCode int
-	// Output is the beginning of standard output and standard error, in the order they came.
+	// Output is the beginning of standard output and standard error, in the order of writing.
 	Output []byte
 }
 
-// ErrExecTimeout is the error of an Exec whose process was killed because its time was over.
+// ErrExecTimeout is the error of an Exec whose process was killed because its timeout expired.
 var ErrExecTimeout = errors.New("command timed out")

@@ -6,47 +6,45 @@ import (
 	"monopod/internal/cause"
 )
 
-// Pods that are wanted and must not run nevertheless: the machine is going down, or somebody has drained it. What runs of
-// them is stopped, and everything else of them stays: sandbox, address, volumes, records. When they may run again they go
-// on as after a removal that was taken back.
+// A desired pod can be halted, because the machine is shutting down or drained. Its containers are stopped; its sandbox, address, volumes
+// and records stay. When the halt ends, the pod resumes in the same sandbox.
 
-// Halt says that a pod that is wanted is to be stopped, and to stay so.
+// Halt orders that a desired pod is stopped and stays stopped.
 type Halt struct {
 	Reason, Message string
-	// Cause is what keeps the pod from running.
+	// Cause is the reason why the pod must not run.
 	Cause cause.Cause
-	// Bounded says that containers get Grace at most, whatever the manifest says.
+	// Bounded limits the grace period of containers to Grace, whatever the manifest says.
 	Bounded bool
 	Grace   time.Duration
-	// Remove says that nothing of the pod is to stay: somebody else is going to run it.
+	// Remove orders that the pod is removed completely, because another agent is going to run it.
 	Remove bool
-	// Failed says that the pod counts as failed once it has stopped, as those do that a kubelet ends for a shutdown. Else
-	// it is Pending.
+	// Failed makes the pod Failed once it has stopped, as the kubelet does on a node shutdown. Otherwise it is Pending.
 	Failed bool
 }
 
-// Reasons of pods that a Gate keeps from running.
+// Reasons of pods that a Gate does not let run.
 const (
-	// ReasonTerminated, with MessageTerminated, is a kubelet's for pods that it stopped because the machine goes down.
+	// ReasonTerminated and MessageTerminated are the kubelet's for pods stopped by a node shutdown.
 	ReasonTerminated  = "Terminated"
 	MessageTerminated = "Pod was terminated in response to imminent node shutdown."
-	// ReasonNodeShutdown, with MessageNodeShutdown, is a kubelet's for pods that it does not start any more.
+	// ReasonNodeShutdown and MessageNodeShutdown are the kubelet's for pods rejected during a node shutdown.
 	ReasonNodeShutdown  = "NodeShutdown"
 	MessageNodeShutdown = "Pod was rejected as the node is shutting down."
-	// ReasonDrained is for pods that a drain has stopped, ReasonCordoned for those that are not started because of one.
+	// ReasonDrained is for pods stopped by a drain, ReasonCordoned for pods that are not started because of a drain or cordon.
 	ReasonDrained  = "Drained"
 	ReasonCordoned = "NodeUnschedulable"
-	// ReasonHandedOver is for pods that are removed because another agent takes the machine over.
+	// ReasonHandedOver is for pods that are removed because another agent takes over the machine.
 	ReasonHandedOver = "HandedOver"
 )
 
-// CriticalPriority is from where on pods are critical, as those of system-cluster-critical are.
+// CriticalPriority is the lowest priority of critical pods, that of the class system-cluster-critical.
 const CriticalPriority = 2000000000
 
-// Rule is what a Gate says about a pod. The zero Rule: it may run.
+// Rule is the decision of a Gate about a pod. The zero Rule lets it run.
 type Rule struct {
-	// Wait keeps a pod of which nothing exists from being made.
+	// Wait prevents the creation of a pod that does not exist yet.
 	Wait *Held
-	// Halt stops one of which something does.
+	// Halt stops a pod that exists.
 	Halt *Halt
 }

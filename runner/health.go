@@ -2,7 +2,7 @@ package runner
 
 import "time"
 
-// Health is the recorded result of an instance's probes. It is zero until a probe has a result.
+// Health is the latest result of the probes of an instance, as stored on its record. The zero Health means that there is no result yet.
 type Health struct {
 	Started bool `json:"started"`
 	Ready   bool `json:"ready"`
@@ -10,7 +10,7 @@ type Health struct {
 	Since time.Time `json:"since,omitzero"`
 }
 
-// String is how a Health is written in logs.
+// String returns the form that is used in logs.
 func (h Health) String() string {
 	switch {
 	case h.Ready:

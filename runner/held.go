@@ -2,12 +2,12 @@ package runner
 
 import "monopod/internal/cause"
 
-// Held says why a desired pod may not be started now, or its edit not be carried out.
+// Held is the reason why a desired pod may not be started now, or its edit may not be applied.
 type Held struct {
 	Reason  string
 	Message string
-	// Cause is what it waits for.
+	// Cause is what the pod waits for.
 	Cause cause.Cause
-	// Final says that nothing that would let it start is under way: a kubelet rejects such a pod for good.
+	// Final reports that nothing in progress will let the pod start; the kubelet would reject it permanently.
 	Final bool
 }

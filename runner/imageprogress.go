@@ -5,22 +5,22 @@ import (
 	"time"
 )
 
-// ImageProgress is what EnsureImage tells of an image while it works.
+// ImageProgress is the progress of EnsureImage for one image.
 type ImageProgress struct {
 	Image string
-	// Pulling says that it is being fetched now. Otherwise it is here: it has been fetched, or was here already.
+	// Pulling reports that the image is being pulled now. Otherwise the image is present.
 	Pulling bool
-	// Present says that it was here already.
+	// Present reports that the image was present before, without a pull.
 	Present bool
-	// Took is how long fetching it took, Size its compressed size in bytes, 0 if that is not known.
+	// Took is the duration of the pull. Size is the compressed size in bytes, 0 if unknown.
 	Took time.Duration
 	Size int64
 }
 
 type imageProgressKey struct{}
 
-// WithImageProgress returns a context for EnsureImage: tell, which must not block, hears what becomes of the images, as who
-// hears it already does.
+// WithImageProgress returns a context for EnsureImage that passes the progress of images to tell, and to the function of the parent context
+// if it has one. tell must not block.
 func WithImageProgress(ctx context.Context, tell func(ImageProgress)) context.Context {
 	if others, ok := ctx.Value(imageProgressKey{}).(func(ImageProgress)); ok {
 		also := tell
@@ -29,10 +29,10 @@ func WithImageProgress(ctx context.Context, tell func(ImageProgress)) context.Co
 	return context.WithValue(ctx, imageProgressKey{}, tell)
 }
 
-// TellsImageProgress says that somebody hears what TellImageProgress tells.
+// TellsImageProgress reports whether the context has a receiver for TellImageProgress.
 func TellsImageProgress(ctx context.Context) bool { return ctx.Value(imageProgressKey{}) != nil }
 
-// TellImageProgress is called by a Runtime while it ensures an image.
+// TellImageProgress passes progress to the receiver of the context. A Runtime calls it while it ensures an image.
 func TellImageProgress(ctx context.Context, p ImageProgress) {
 	if tell, ok := ctx.Value(imageProgressKey{}).(func(ImageProgress)); ok {
 		tell(p)

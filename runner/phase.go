@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Phase is a part of an action that takes time of its own. It may go on after the action.
+// Phase is a part of an action whose duration is measured separately. It may outlast the action.
 type Phase struct {
 	// Name is one of the constants below.
 	Name        string
@@ -15,28 +15,29 @@ type Phase struct {
 
 // Phases.
 const (
-	// PhaseNetwork: the pod gets its network.
+	// PhaseNetwork is the setup of the pod network.
 	PhaseNetwork = "set up network"
-	// PhaseVolumes: the volumes of a container are made or looked for, and filled.
+	// PhaseVolumes is the creation or lookup of the volumes of a container, and filling them.
 	PhaseVolumes = "prepare volumes"
 )
 
 type phaseKey struct{}
 
-// WithPhases returns a context for an action: tell, which must not block, hears of its phases that are over. It may be called
-// after the action has been applied.
+// WithPhases returns a context for an action that passes completed phases to tell. tell must not block and may be called after the action
+// has been applied.
 func WithPhases(ctx context.Context, tell func(Phase)) context.Context {
 	return context.WithValue(ctx, phaseKey{}, tell)
 }
 
 type beginKey struct{}
 
-// WithBegin returns a context for an action: begin hears of its phases when they begin, and the function that it returns when they end.
+// WithBegin returns a context for an action. begin is called when a phase begins; the function that it returns is called when the phase
+// ends.
 func WithBegin(ctx context.Context, begin func(phase string) (end func())) context.Context {
 	return context.WithValue(ctx, beginKey{}, begin)
 }
 
-// BeginPhase is called by a Runtime when a phase begins; end, when it is over. TellPhase says how it went.
+// BeginPhase reports the begin of a phase; the caller, a Runtime, must call end when the phase is over. TellPhase reports its result.
 func BeginPhase(ctx context.Context, name string) (end func()) {
 	if begin, ok := ctx.Value(beginKey{}).(func(string) func()); ok {
 		return begin(name)
@@ -44,7 +45,7 @@ func BeginPhase(ctx context.Context, name string) (end func()) {
 	return func() {}
 }
 
-// TellPhase is called by a Runtime when a phase is over.
+// TellPhase reports a completed phase. It is called by a Runtime.
 func TellPhase(ctx context.Context, p Phase) {
 	if tell, ok := ctx.Value(phaseKey{}).(func(Phase)); ok {
 		tell(p)

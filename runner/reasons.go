@@ -1,11 +1,11 @@
 package runner
 
-// ReasonEvicted is why a pod fails that uses too much of the disk.
+// ReasonEvicted is the reason of a pod that failed because it used too much disk space.
 const ReasonEvicted = "Evicted"
 
-// ReasonPreempting is why a pod is stopped to make room for one of a higher priority. It comes back when there is room for it; with a
-// kubelet it is gone.
+// ReasonPreempting is the reason of a pod that is stopped to make room for one of higher priority. Unlike with the kubelet, the pod is
+// started again once it fits.
 const ReasonPreempting = "Preempting"
 
-// ReasonHostPortConflict is why a pod waits for a host port that another pod, or the machine, has.
+// ReasonHostPortConflict is the reason of a pod that waits for a host port in use by another pod or by another process of the machine.
 const ReasonHostPortConflict = "HostPortConflict"

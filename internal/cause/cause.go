@@ -1,47 +1,47 @@
-// Package cause names what can be in the way of a pod, as values: Cause is one such fact and Error carries it with an error.
+// Package cause defines why a pod or an input is not as it should be, as values: Cause is one such fact, Error attaches it to an error.
 //
-// It owns the kinds of causes, which programs read, and how causes travel with errors; it must not classify errors, decide
-// anything, or print sentences. A cause is made by the package that knows the fact and printed by the package that shows it.
+// It owns the kinds of causes, which are an interface for programs, and how causes travel with errors; it must not classify errors, decide
+// anything, or print sentences. The package that knows the fact creates the cause, and the package that shows it prints the text.
 package cause
 
 import "errors"
 
-// Cause is a fact that keeps a pod, or an input, from being as it should be. The zero Cause is none. Which fields are set depends
-// on Kind, see there. Causes can be compared, and stored as JSON.
+// Cause is a fact that keeps a pod or an input from being as it should be. The zero Cause means none. Kind determines which fields are set.
+// Causes are comparable and can be stored as JSON.
 type Cause struct {
 	Kind Kind `json:"kind,omitempty"`
-	// Fault distinguishes causes of one kind where what to do differs; often empty.
+	// Fault distinguishes causes of one kind that need different fixes; often empty.
 	Fault Fault `json:"fault,omitempty"`
-	// Container is the container that it is about; empty: the pod.
+	// Container is the container concerned; empty means the pod.
 	Container string `json:"container,omitempty"`
-	// Pod is namespace/name of another pod that is in the way.
+	// Pod is namespace/name of another pod that is part of the cause.
 	Pod string `json:"pod,omitempty"`
-	// Object is what the pod refers to: a ConfigMap, Secret or claim, or a profile of this machine.
+	// Object is the object that the pod refers to: a ConfigMap, Secret or claim, or a profile of this machine.
 	Object Object `json:"object,omitzero"`
 	// Key is the missing key of Object.
 	Key string `json:"key,omitempty"`
 	// Path is a file or directory of this machine.
 	Path string `json:"path,omitempty"`
-	// Expected is what Path is not, for example "a directory".
+	// Expected is what Path should be and is not, for example "a directory".
 	Expected string `json:"expected,omitempty"`
-	// Program is what a container runs.
+	// Program is the program that the container runs.
 	Program string `json:"program,omitempty"`
-	// Image is the reference as it is written, Registry the server that it names.
+	// Image is the reference as written, Registry the server in it.
 	Image    string `json:"image,omitempty"`
 	Registry string `json:"registry,omitempty"`
-	// Server is the address that was dialed, or the name that was looked up.
+	// Server is the dialed address, or the host name that was resolved.
 	Server string `json:"server,omitempty"`
-	// Answer is what a server said, as in "503 Service Unavailable".
+	// Answer is the answer of a server, for example "503 Service Unavailable".
 	Answer string `json:"answer,omitempty"`
-	// Resource is what the machine is short of, as in "memory" or "cpu".
+	// Resource is the resource that the machine lacks, for example "memory" or "cpu".
 	Resource string `json:"resource,omitempty"`
-	// UID is that of another pod.
+	// UID is the uid of another pod.
 	UID string `json:"uid,omitempty"`
-	// Detail is the original message, to be shown as it is and never to be searched.
+	// Detail is the original message, for display only; programs must not parse it.
 	Detail string `json:"detail,omitempty"`
 }
 
-// Object names what a pod refers to.
+// Object identifies an object that a pod refers to.
 type Object struct {
 	Kind      string `json:"kind,omitempty"`
 	Namespace string `json:"namespace,omitempty"`
@@ -63,55 +63,55 @@ type Fault string
 
 // Faults of servers, of probes and of sources.
 const (
-	// Refused: nothing accepts connections there.
+	// Refused means that the connection was refused.
 	Refused Fault = "Refused"
-	// TimedOut: there was no answer in time.
+	// TimedOut means that no answer came in time.
 	TimedOut Fault = "TimedOut"
-	// NotFound: the server has no such path; of a profile, that it does not exist.
+	// NotFound means that the server does not have the path, or that a profile does not exist.
 	NotFound Fault = "NotFound"
-	// NoProgram: the program of a probe, or what it asks for, does not exist.
+	// NoProgram means that the program of a probe, or a file that it needs, does not exist.
 	NoProgram Fault = "NoProgram"
-	// Denied: the server wants another login.
+	// Denied means that the server rejected the credentials.
 	Denied Fault = "Denied"
-	// Redirected: the server refers to another host.
+	// Redirected means that the server redirects to another host.
 	Redirected Fault = "Redirected"
-	// Failing: the server reports an error of its own (5xx).
+	// Failing means that the server reports an internal error (5xx).
 	Failing Fault = "Failing"
-	// Lookup: the name of the server cannot be resolved.
+	// Lookup means that the host name cannot be resolved.
 	Lookup Fault = "Lookup"
-	// PlainHTTP: the server does not speak TLS.
+	// PlainHTTP means that the server does not speak TLS.
 	PlainHTTP Fault = "PlainHTTP"
-	// CertificateExpired: it has expired, or is not valid yet.
+	// CertificateExpired means that the certificate has expired or is not valid yet.
 	CertificateExpired Fault = "CertificateExpired"
-	// CertificateName: the certificate is for another name.
+	// CertificateName means that the certificate is for another name.
 	CertificateName Fault = "CertificateName"
-	// CertificateAuthority: nothing here trusts the issuer of the certificate.
+	// CertificateAuthority means that the issuer of the certificate is not trusted.
 	CertificateAuthority Fault = "CertificateAuthority"
-	// CertificateRefused: the server does not accept the certificate of this machine.
+	// CertificateRefused means that the server rejects the client certificate of this machine.
 	CertificateRefused Fault = "CertificateRefused"
-	// File: a file of this machine, Path, is what is wrong.
+	// File means that a file of this machine, Path, is faulty.
 	File Fault = "File"
 )
 
 // Faults of other causes.
 const (
-	// Reserved, of NoSpace: the disk is not full, but what is free must stay free.
+	// Reserved, of NoSpace, means that the disk is not full, but the remaining space is reserved.
 	Reserved Fault = "Reserved"
-	// Cordoned, of Drained: new pods are not started, and what runs goes on.
+	// Cordoned, of Drained, means that new pods are not started, while existing ones keep running.
 	Cordoned Fault = "Cordoned"
-	// HandedOver, of ShuttingDown: another agent takes over.
+	// HandedOver, of ShuttingDown, means that another agent takes over.
 	HandedOver Fault = "HandedOver"
-	// NotExecutable, of CommandNotFound: the program exists but cannot be executed.
+	// NotExecutable, of CommandNotFound, means that the program exists but cannot be executed.
 	NotExecutable Fault = "NotExecutable"
-	// Unmountable, of ClaimUnbound: the volume of the claim is of a kind that cannot be mounted here.
+	// Unmountable, of ClaimUnbound, means that the volume of the claim has a type that cannot be mounted here.
 	Unmountable Fault = "Unmountable"
-	// VolumeLimit, PodLimit and ContainerLimit, of Evicted: which limit of the pod was exceeded.
+	// VolumeLimit, PodLimit and ContainerLimit, of Evicted, are the limit that was exceeded.
 	VolumeLimit    Fault = "VolumeLimit"
 	PodLimit       Fault = "PodLimit"
 	ContainerLimit Fault = "ContainerLimit"
 )
 
-// Error is an error whose cause is known.
+// Error is an error with a known cause.
 type Error struct {
 	Cause Cause
 	Err   error
@@ -120,10 +120,10 @@ type Error struct {
 // Error implements error.
 func (e *Error) Error() string { return e.Err.Error() }
 
-// Unwrap returns the error as it was.
+// Unwrap returns the original error.
 func (e *Error) Unwrap() error { return e.Err }
 
-// Wrap adds a cause to an error; nil stays nil.
+// Wrap attaches a cause to an error; nil stays nil.
 func Wrap(err error, c Cause) error {
 	if err == nil {
 		return nil
@@ -131,7 +131,8 @@ func Wrap(err error, c Cause) error {
 	return &Error{Cause: c, Err: err}
 }
 
-// Of returns the cause of an error: the outermost, as whoever wraps an error knows more. The zero Cause: it is not known.
+// Of returns the cause of an error, or the zero Cause if it is unknown. If there are several, it returns the outermost, because the
+// wrapping code knows more.
 func Of(err error) Cause {
 	if e, ok := errors.AsType[*Error](err); ok {
 		return e.Cause

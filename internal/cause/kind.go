@@ -1,22 +1,22 @@
 package cause
 
-// Kind names a cause for programs. The names are stable. docs/why.md says what each means.
+// Kind is the name of a cause for programs. The names are stable. docs/why.md describes each.
 type Kind string
 
-// Kinds of an agent, a runtime or an input that is in the way.
+// Kinds of problems with the agent, the runtime or an input.
 const (
 	DaemonDown  Kind = "DaemonDown"
 	RuntimeDown Kind = "RuntimeDown"
 
 	InputRefused Kind = "InputRefused"
-	// InputUnreachable has a Fault, and with File a Path.
+	// InputUnreachable has a Fault; with File, also a Path.
 	InputUnreachable Kind = "InputUnreachable"
 	InputConflict    Kind = "InputConflict"
 	UnknownName      Kind = "UnknownName"
 	NotSupported     Kind = "NotSupported"
 )
 
-// Kinds about images. All have Image and Registry, and Answer if the registry gave one.
+// Kinds of image problems. All have Image and Registry, and Answer if the registry gave one.
 const (
 	ImageNotFound     Kind = "ImageNotFound"
 	ImageUnauthorized Kind = "ImageUnauthorized"
@@ -32,23 +32,23 @@ const (
 	// ImagePull is any other error of a pull.
 	ImagePull     Kind = "ImagePull"
 	RegistryError Kind = "RegistryError"
-	// RegistryUnknown has the name that was looked up as Server, RegistryUnreachable the address that was dialed, if it is known.
+	// RegistryUnknown has the host name as Server, RegistryUnreachable the dialed address if known.
 	RegistryUnknown     Kind = "RegistryUnknown"
 	RegistryUnreachable Kind = "RegistryUnreachable"
 	RegistryCertificate Kind = "RegistryCertificate"
 	RegistryNotTLS      Kind = "RegistryNotTLS"
-	// NoSpace has the Fault Reserved when the disk is not full yet. It may be about something else than an image: then Image is empty.
+	// NoSpace has the Fault Reserved if the disk is not full yet. Image is empty if it does not concern an image.
 	NoSpace Kind = "NoSpace"
 )
 
-// Kinds of a running pod with something that does not work.
+// Kinds of problems of running pods.
 const (
 	LogsDropped    Kind = "LogsDropped"
 	NotMirrored    Kind = "NotMirrored"
 	NetworkDamaged Kind = "NetworkDamaged"
 )
 
-// Kinds about what a pod refers to. The missing ones have Object, and MissingKey has Key.
+// Kinds of problems with referenced objects. Those about missing ones have Object, and MissingKey also has Key.
 const (
 	MissingConfigMap Kind = "MissingConfigMap"
 	MissingSecret    Kind = "MissingSecret"
@@ -56,18 +56,18 @@ const (
 	MissingClaim     Kind = "MissingClaim"
 	// ClaimUnbound may have the Fault Unmountable.
 	ClaimUnbound Kind = "ClaimUnbound"
-	// HostPath has Path, and as Expected what that is not.
+	// HostPath has Path, and as Expected the type that Path does not have.
 	HostPath Kind = "HostPath"
 	// Mount is any other error of a volume.
 	Mount Kind = "Mount"
 )
 
-// Kinds about networks and identities.
+// Kinds of network and identity problems.
 const (
-	// HostPortPod has the Pod that holds the port.
+	// HostPortPod has as Pod the pod that holds the port.
 	HostPortPod     Kind = "HostPortPod"
 	HostPortProcess Kind = "HostPortProcess"
-	// UIDConflict has the UID, and the Pod whose it is.
+	// UIDConflict has the UID, and as Pod the pod that owns it.
 	UIDConflict Kind = "UIDConflict"
 	PodCIDR     Kind = "PodCIDR"
 	// CNIPlugin has the plug-in as Program.
@@ -76,7 +76,7 @@ const (
 	Network Kind = "Network"
 )
 
-// Kinds about making and starting containers.
+// Kinds of problems while creating and starting containers.
 const (
 	// CommandNotFound has Program, and may have the Fault NotExecutable.
 	CommandNotFound Kind = "CommandNotFound"
@@ -84,13 +84,13 @@ const (
 	Config          Kind = "Config"
 	// ProfileUnusable has the profile as Object, and the Fault NotFound if it is missing.
 	ProfileUnusable Kind = "ProfileUnusable"
-	// Start is any other error of making or starting.
+	// Start is any other error while creating or starting.
 	Start  Kind = "Start"
 	Hook   Kind = "Hook"
 	Resize Kind = "Resize"
 )
 
-// Kinds about containers that run or have run.
+// Kinds of problems of containers that run or have run.
 const (
 	Exited      Kind = "Exited"
 	Signaled    Kind = "Signaled"
@@ -103,7 +103,7 @@ const (
 	InitContainer Kind = "InitContainer"
 )
 
-// Kinds about the machine and its other pods.
+// Kinds of problems with the machine and its other pods.
 const (
 	Held Kind = "Held"
 	// Drained may have the Fault Cordoned, ShuttingDown the Fault HandedOver.
@@ -112,13 +112,13 @@ const (
 	RolledBack   Kind = "RolledBack"
 	Updating     Kind = "Updating"
 	TooManyPods  Kind = "TooManyPods"
-	// OutOfResource has the Resource that is requested.
+	// OutOfResource has the requested Resource.
 	OutOfResource Kind = "OutOfResource"
 	NodeMismatch  Kind = "NodeMismatch"
 	UnderPressure Kind = "UnderPressure"
-	// MadeRoom has the Pod that needs the room.
+	// MadeRoom has as Pod the pod that needs the room.
 	MadeRoom Kind = "MadeRoom"
-	// Evicted has the Resource that the machine is short of, or as Fault the limit that the pod exceeded.
+	// Evicted has the Resource that the machine lacks, or as Fault the limit that the pod exceeded.
 	Evicted   Kind = "Evicted"
 	Deadline  Kind = "DeadlineExceeded"
 	PodFailed Kind = "PodFailed"

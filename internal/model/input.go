@@ -7,44 +7,44 @@ import (
 	"monopod/manifests"
 )
 
-// Input is the state of one file, directory or URL that manifests are read from.
+// Input is the state of a file, directory or URL that contains manifests.
 type Input struct {
 	Source string `json:"source"`
-	// Input is its path or URL.
+	// Input is the path or URL.
 	Input string     `json:"input"`
 	State InputState `json:"state"`
 	// Errors are the reasons of the state, one line each.
 	Errors []string `json:"errors,omitempty"`
-	// Pods are the keys ("namespace/name") of the pods that it contributes; those of the last good content unless it is accepted.
+	// Pods are the keys ("namespace/name") of the pods in the input; unless it is accepted, those of its last good content.
 	Pods []string `json:"pods,omitempty"`
-	// Objects are the other documents that it contributes, like "ConfigMap default/app".
+	// Objects are the other documents in the input, for example "ConfigMap default/app".
 	Objects []string `json:"objects,omitempty"`
-	// Since is when the input came into this state.
+	// Since is when the input entered this state.
 	Since time.Time `json:"since"`
-	// FromDisk is when the current content was received, as long as it is the copy on disk and the source has not answered in this run;
-	// zero otherwise.
+	// FromDisk is when the current content was received, if it is the cached copy on disk and the source has not answered in this run;
+	// otherwise zero.
 	FromDisk time.Time `json:"fromDisk,omitzero"`
-	// Cause is why it is Unreachable; zero otherwise.
+	// Cause is why the input is Unreachable; otherwise zero.
 	Cause cause.Cause `json:"-"`
-	// Mistaken are the pods and workloads whose documents were refused, as far as they can be named; only for remote inputs.
+	// Mistaken are the pods and workloads whose documents were rejected, if they can be named; only for remote inputs.
 	Mistaken []Mistaken `json:"-"`
 }
 
-// Mistaken is a document that was refused.
+// Mistaken is a document that was rejected.
 type Mistaken struct {
 	manifests.ObjectID
-	// Where is its place, as file:line.
+	// Where is the position as file:line.
 	Where string
 }
 
-// InputState classifies an Input.
+// InputState is the state of an Input.
 type InputState string
 
 // States of an Input.
 const (
 	InputAccepted    InputState = "Accepted"
 	InputRefused     InputState = "Refused"     // invalid; the last good content stays
-	InputIgnored     InputState = "Ignored"     // not a manifest by its name or type, or without an object that is supported
+	InputIgnored     InputState = "Ignored"     // not a manifest by its name or type, or without a supported object
 	InputUnreachable InputState = "Unreachable" // cannot be read now; the last good content stays
 	InputConflict    InputState = "Conflict"    // defines a pod or object that an input of higher precedence defines
 )

@@ -1,5 +1,4 @@
-// Package model defines the values that the parts of monopod exchange: what is to run, where it was read from, and what is known of the
-// probes, image pulls and cgroups of pods. Each of them is defined here only.
+// Package model owns the values that packages of monopod exchange: desired pods, inputs, and the probes, image pulls and cgroups of pods.
 //
-// It must not act on them, nor depend on any package that does. It has no goroutines.
+// It must not act on them, nor depend on a package that does.
 package model

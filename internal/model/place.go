@@ -15,7 +15,7 @@ type Place struct {
 	Cgroup string
 	// HostNetwork reports that the pod has no network namespace of its own.
 	HostNetwork bool
-	// Containers have been started and are not known to have ended.
+	// Containers are those that have been started and are not known to have ended.
 	Containers []ContainerPlace
 }
 

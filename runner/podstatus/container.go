@@ -12,8 +12,8 @@ import (
 
 const containerIDPrefix = "containerd://"
 
-// shownInstance picks the instance that the status is about: the one that runs, else the latest that ran, else
-// the one that is about to. nil if there is none.
+// shownInstance returns the instance that the status describes: the running one, else the latest that ran, else the one about to start; nil
+// if there is none.
 func shownInstance(all []runner.Container, name string) *runner.Container {
 	var shown *runner.Container
 	for i := range all {
@@ -25,7 +25,7 @@ func shownInstance(all []runner.Container, name string) *runner.Container {
 	return shown
 }
 
-// rank orders states by how much they say about a container.
+// lifeOrder orders states by their relevance for the status.
 func lifeOrder(s runner.ContainerState) int {
 	switch s {
 	case runner.ContainerRunning:
@@ -36,7 +36,7 @@ func lifeOrder(s runner.ContainerState) int {
 	return 0
 }
 
-// containersBuilder builds the status of containers, and of initialization.
+// containersBuilder builds the status of containers and of initialization.
 type containersBuilder struct{ *statusBuilder }
 
 func containersOf(s *statusBuilder) containersBuilder { return containersBuilder{s} }
@@ -67,7 +67,7 @@ func (s containersBuilder) container(spec *corev1.Container, c *runner.Container
 	return st
 }
 
-// ended describes an instance that has exited: by its exit, or by what its successor waits for.
+// ended fills in the status of an instance that has exited: its exit, or what its successor waits for.
 func (s containersBuilder) ended(st *corev1.ContainerStatus, spec *corev1.Container, c *runner.Container) {
 	exit := terminated(c.Exit)
 	if exit == nil {
@@ -79,7 +79,7 @@ func (s containersBuilder) ended(st *corev1.ContainerStatus, spec *corev1.Contai
 	case s.Removing || s.Halt != nil || s.failure() != nil || !r.Wanted:
 		st.State.Terminated = exit
 		return
-	case wait.Reason != s.waitingReason(): // a failure, or a pull
+	case wait.Reason != s.waitingReason(): // a failure, or an image pull
 	case r.At.After(s.Now):
 		wait = &corev1.ContainerStateWaiting{Reason: runner.ReasonCrashLoopBackOff, Message: s.backOffMessage(spec.Name, c)}
 	default:
@@ -90,7 +90,7 @@ func (s containersBuilder) ended(st *corev1.ContainerStatus, spec *corev1.Contai
 	st.LastTerminationState = corev1.ContainerState{Terminated: exit}
 }
 
-// backOffMessage is kubelet's text.
+// backOffMessage returns the kubelet's text.
 func (s containersBuilder) backOffMessage(name string, c *runner.Container) string {
 	return fmt.Sprintf("back-off %s restarting failed container=%s pod=%s_%s(%s)",
 		min(c.BackOff, s.Options.BackOffLimit()), name, s.pod.Name, s.pod.Namespace, s.pod.UID)
@@ -119,7 +119,7 @@ func (s containersBuilder) waiting(spec *corev1.Container) *corev1.ContainerStat
 	return w
 }
 
-// waitingReason is the default reason of a waiting container.
+// waitingReason returns the default reason of a waiting container.
 func (s containersBuilder) waitingReason() string {
 	if len(s.pod.Spec.InitContainers) > 0 {
 		return runner.ReasonPodInitializing

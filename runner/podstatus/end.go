@@ -4,14 +4,14 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// WithEnds returns the status of a pod that is being removed without losing how its containers ended: their records go before the pod does.
-// before is what was shown last, nil at first.
+// WithEnds returns the status of a pod that is being removed, with the results of its containers: their records are deleted before the pod.
+// before is the previous status, nil at first.
 func WithEnds(before, now *corev1.Pod) *corev1.Pod {
 	if before == nil {
 		return now
 	}
 	shown := *now
-	if before.UID != now.UID { // nothing of it exists any more, not even its name for itself
+	if before.UID != now.UID { // the pod has been removed completely; the name may belong to a new pod
 		shown = *before
 		shown.DeletionTimestamp, shown.DeletionGracePeriodSeconds = now.DeletionTimestamp, now.DeletionGracePeriodSeconds
 	}

@@ -12,7 +12,7 @@ import (
 	"monopod/runner/plan"
 )
 
-// lastEnd is how the last instance of a container ended; nil: none has.
+// lastEnd returns the termination of the last instance of a container that ended; nil if none did.
 func lastEnd(containers []runner.Container, name string) *runner.Termination {
 	c := shownInstance(containers, name)
 	if c == nil {
@@ -24,7 +24,7 @@ func lastEnd(containers []runner.Container, name string) *runner.Termination {
 	return c.Last
 }
 
-// endedBy finds what ended the last instances of containers that did not end by themselves.
+// endedBy returns, by container, what ended the last instances that did not end by themselves.
 func (s *statusBuilder) endedBy() map[string]runner.EndedBy {
 	var all map[string]runner.EndedBy
 	for spec := range manifests.AllContainers(&s.pod.Spec) {
@@ -40,7 +40,7 @@ func (s *statusBuilder) endedBy() map[string]runner.EndedBy {
 	return all
 }
 
-// refused finds why processes of last instances could not be started.
+// refused returns, by container, why the processes of the last instances could not be started.
 func refused(pod *corev1.PodSpec, containers []runner.Container) map[string]cause.Cause {
 	var all map[string]cause.Cause
 	for spec := range manifests.AllContainers(pod) {
@@ -56,7 +56,7 @@ func refused(pod *corev1.PodSpec, containers []runner.Container) map[string]caus
 	return all
 }
 
-// failing are the causes of the steps that are repeated, in a fixed order.
+// failing returns the causes of the steps that are being retried, in a fixed order.
 func failing(failures map[string]plan.Failure) []cause.Cause {
 	var all []cause.Cause
 	for _, key := range slices.Sorted(maps.Keys(failures)) {

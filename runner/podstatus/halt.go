@@ -9,7 +9,7 @@ import (
 	"monopod/runner"
 )
 
-// halted reports whether the pod is stopped although it is not finished.
+// halted reports whether the pod is stopped before it has completed.
 func (s *statusBuilder) halted() bool {
 	return s.Halt != nil && s.Sandbox != nil && !s.Removing && s.failure() == nil && !containersOf(s).initFailed() && s.unfinished()
 }
@@ -22,7 +22,7 @@ func (s *statusBuilder) unfinished() bool {
 	})
 }
 
-// haltedPhase is the phase of a halted pod without running containers.
+// haltedPhase returns the phase of a halted pod without running containers.
 func (s *statusBuilder) haltedPhase() corev1.PodPhase {
 	if s.Halt.Failed {
 		return corev1.PodFailed

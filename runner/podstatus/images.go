@@ -7,7 +7,7 @@ import (
 	"monopod/runner"
 )
 
-// imagesOf are the digests of the images of a pod's containers, as Status has them.
+// imagesOf returns the digests of the images of a pod's containers, as in Status.Images.
 func imagesOf(spec *corev1.PodSpec, all []runner.Container) map[string]string {
 	images := map[string]string{}
 	for _, list := range [][]corev1.Container{spec.InitContainers, spec.Containers} {

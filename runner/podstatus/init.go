@@ -13,10 +13,10 @@ import (
 	"monopod/runner/plan"
 )
 
-// ReasonContainersNotInitialized is why a pod is not Initialized.
+// ReasonContainersNotInitialized is the reason of a pod that is not Initialized.
 const ReasonContainersNotInitialized = "ContainersNotInitialized"
 
-// initContainer returns the status of an init container. What ran in an earlier sandbox is only its past.
+// initContainer returns the status of an init container. Instances of an earlier sandbox only count as its last state.
 func (s containersBuilder) initContainer(spec *corev1.Container) corev1.ContainerStatus {
 	c := s.initInstance(spec.Name)
 	st := s.container(spec, c)
@@ -29,7 +29,7 @@ func (s containersBuilder) initContainer(spec *corev1.Container) corev1.Containe
 	return st
 }
 
-// initInstance is the instance of an init container that belongs to this sandbox; nil if there is none.
+// initInstance returns the instance of an init container in this sandbox; nil if there is none.
 func (s containersBuilder) initInstance(name string) *runner.Container {
 	var here []runner.Container
 	for _, c := range s.Containers {
@@ -45,14 +45,14 @@ func (s containersBuilder) here(c *runner.Container) bool {
 	return s.Sandbox != nil && c.SandboxID == s.Sandbox.ID && c.Round == s.round
 }
 
-// serving reports whether a regular container runs: the init containers are then complete.
+// serving reports whether a regular container runs, which implies that the init containers have completed.
 func (s containersBuilder) serving() bool {
 	return slices.ContainsFunc(s.Containers, func(c runner.Container) bool {
 		return c.State == runner.ContainerRunning && plan.RoleIn(&s.pod.Spec, c.Name) == plan.Regular
 	})
 }
 
-// uninitialized lists the init containers that the regular ones wait for.
+// uninitialized lists the init containers that the regular containers wait for.
 func (s containersBuilder) uninitialized() []string {
 	var names []string
 	for i := range s.pod.Spec.InitContainers {
@@ -83,7 +83,7 @@ func (s containersBuilder) initFailed() bool {
 	})
 }
 
-// failedInit returns the instance of an init container that failed for good; nil if it did not.
+// failedInit returns the instance of an init container that failed permanently; nil if it did not.
 func (s containersBuilder) failedInit(spec *corev1.Container) *runner.Container {
 	c := s.initInstance(spec.Name)
 	if c == nil || manifests.IsSidecar(spec) || c.State != runner.ContainerExited || plan.Succeeded(c) || s.Removing ||
@@ -93,7 +93,7 @@ func (s containersBuilder) failedInit(spec *corev1.Container) *runner.Container 
 	return c
 }
 
-// lasting returns the statuses of the containers that make a pod ready: sidecars and regular ones.
+// lasting returns the statuses of the containers that determine readiness: sidecars and regular ones.
 func (s containersBuilder) lasting() []*corev1.ContainerStatus {
 	var all []*corev1.ContainerStatus
 	for i := range s.pod.Spec.InitContainers {
@@ -107,7 +107,7 @@ func (s containersBuilder) lasting() []*corev1.ContainerStatus {
 	return all
 }
 
-// initializedCondition is true since the last init container has done its part.
+// initializedCondition returns the Initialized condition; it is true since the last init container completed.
 func (s containersBuilder) initializedCondition(created time.Time) corev1.PodCondition {
 	since := created
 	for i := range s.pod.Spec.InitContainers {

@@ -12,22 +12,21 @@ import (
 	"monopod/runner"
 )
 
-// Doing is an action that the runtime is carrying out.
+// Doing is an action that the runtime is applying.
 type Doing struct {
 	Kind runner.ActionKind
-	// Container is the one that it is about; empty: it is about the pod.
+	// Container is the container concerned; empty means the pod.
 	Container string
-	// Phase is the part of the action that is under way; empty: this is about the action as a whole. The network is set up while other
-	// actions are carried out.
+	// Phase is the current part of the action; empty means the action as a whole. The network is set up while other actions are applied.
 	Phase string
 	// Since is when it began, by the machine's clock.
 	Since time.Time
 }
 
-// Halted is set if the pod must not run now.
+// Halted reports whether the pod must not run now.
 func (s *Status) Halted() bool { return s.halt != nil }
 
-// Stopped reports whether no container of the pod runs, or will run while its Halt lasts.
+// Stopped reports whether no container of the pod runs, or will run during its Halt.
 func (s *Status) Stopped() bool {
 	return s.Looked && s.halt != nil && !s.Running && (!s.halt.Remove || !s.exists)
 }
@@ -35,40 +34,41 @@ func (s *Status) Stopped() bool {
 // Status is a pod as users see it: the manifest with the status filled in.
 type Status struct {
 	Pod *corev1.Pod
-	// Origin is where it was written.
+	// Origin is where the manifest was read from.
 	Origin manifests.Origin
-	// Recorded is the manifest that has been carried out to the end; nil when none has.
+	// Recorded is the manifest that has been applied completely; nil if none has.
 	Recorded *manifests.Pod
-	// Looked is set once this agent has observed the pod; before, the status shows only the desired pod.
+	// Looked is set once this agent has observed the pod. Before, the status shows only the desired pod.
 	Looked bool
 	// Why describes the first problem in one line; empty if there is none.
 	Why string
-	// Trouble is that problem as a value; Why is its text.
+	// Trouble is the same problem as a value; Why is its text.
 	Trouble Trouble
 	// Probes are the current results of the pod's probes.
 	Probes []model.Probe
-	// Doing is what the runtime is carrying out at this moment, the oldest first.
+	// Doing are the actions that the runtime is applying, oldest first.
 	Doing []Doing
-	// EndedBy says of containers, by name, that their last instance did not end by itself; those that did are not in it.
+	// EndedBy contains, by container name, what ended the last instance. Instances that ended by themselves are not in it.
 	EndedBy map[string]runner.EndedBy
-	// Failing are the causes of the steps that failed last and are repeated, by container.
+	// Failing are the causes of failed steps that are being retried, by container.
 	Failing []cause.Cause
-	// Refused says of containers, by name, why the process of their last instance could not be started.
+	// Refused contains, by container name, why the process of the last instance could not be started.
 	Refused map[string]cause.Cause
-	// NextTry is when the worker will act again by itself; zero when it waits for an event.
+	// NextTry is when the worker acts again by itself; zero if it waits for an event.
 	NextTry time.Time
 	// halt is why the pod must not run now; running is set while a container of it runs.
 	halt *runner.Halt
-	// notAdmitted is what NotAdmitted returns.
+	// notAdmitted is returned by NotAdmitted.
 	notAdmitted *runner.Held
 	Running     bool
 	// exists is set if the pod has a record.
 	exists bool
-	// Images are the digests of the images that its containers run, or ran, with; keys are those of manifests.Pod.Images.
+	// Images are the digests of the images that its containers run, or ran, with. Keys are those of manifests.Pod.Images.
 	Images map[string]string
 }
 
-// NotAdmitted is why a pod is not let start, for a reason that nothing under way will end; nil: it is, or it waits for something.
+// NotAdmitted returns why the pod may not start, for a reason that nothing in progress will resolve; nil if it may start or only has to
+// wait.
 func (s *Status) NotAdmitted() *runner.Held { return s.notAdmitted }
 
 // Key returns the pod's namespace and name.

@@ -13,8 +13,8 @@ import (
 	"monopod/runner/plan"
 )
 
-// shownResources returns what a container is to have, and what it has: they differ while it is being resized. Both share
-// memory with the arguments.
+// shownResources returns the desired and the actual resources of a container. They differ while it is being resized. Both share memory with
+// the arguments.
 func shownResources(spec *corev1.Container, c *runner.Container) (allocated corev1.ResourceList, has *corev1.ResourceRequirements) {
 	if c.Resources == nil {
 		return nil, nil
@@ -29,7 +29,7 @@ func shownResources(spec *corev1.Container, c *runner.Container) (allocated core
 	return spec.Resources.Requests, has
 }
 
-// withActual returns a list of the definition with the cpu and memory that are in force.
+// withActual returns a list of the definition with the cpu and memory in effect.
 func withActual(defined, actual corev1.ResourceList) corev1.ResourceList {
 	var out corev1.ResourceList
 	for name, q := range defined {
@@ -51,7 +51,7 @@ func withActual(defined, actual corev1.ResourceList) corev1.ResourceList {
 	return actual
 }
 
-// resizing is the condition of a pod whose containers do not have yet what they are to have.
+// resizing returns the condition of a pod whose containers do not have the desired resources yet.
 func (s containersBuilder) resizing() []corev1.PodCondition {
 	var refused []string
 	for key, f := range s.Failures {

@@ -1,6 +1,6 @@
-// Package podstatus derives the status of a pod, as Kubernetes shows it and with the first thing in its way, from what was observed.
+// Package podstatus derives the status of a pod as Kubernetes shows it, with its first problem, from the observed state.
 //
-// It is pure, and nothing is accumulated over time: a restarted agent derives the same status. It must not decide what to do about it.
+// It is pure and keeps no state, so a restarted agent derives the same status. It must not decide what to do about a problem.
 package podstatus
 
 import (
@@ -19,35 +19,35 @@ import (
 	"monopod/runner/plan"
 )
 
-// Input is everything the status of a pod follows from. Nothing is booked over time: transition times
-// are derived from those of the sandbox and the containers, so they stay the same over restarts of the agent.
+// Input is all that the status of a pod depends on. Transition times are derived from those of the sandbox and the containers, so they stay
+// the same after a restart of the agent.
 type Input struct {
 	Now time.Time
 	Key manifests.Key
-	// Desired is the manifest, nil when the pod is not wanted or only kept.
+	// Desired is the manifest; nil if the pod is not desired or is only kept.
 	Desired *manifests.Pod
 	plan.Observed
-	// Held is set when the desired manifest may not be carried out now.
+	// Held is set if the desired manifest may not be applied now.
 	Held *runner.Held
-	// Blind is set when the pod could not be observed; Observed is what was seen last.
+	// Blind is set if the pod could not be observed; Observed is then the previous observation.
 	Blind error
 	// Removing is set while the pod is being removed.
 	Removing bool
 	// Next is when the worker acts again by itself.
 	Next time.Time
 	Node Node
-	// Given are the conditions that others have set: controllers of an API server.
+	// Given are the conditions set by others, such as controllers of an API server.
 	Given []corev1.PodCondition
 }
 
-// Node is what the status of a pod says about its node.
+// Node is the node in the status of a pod.
 type Node struct {
 	Name string
 	// IPs are the node's addresses, IPv4 first.
 	IPs []string
 }
 
-// Annotations that kubelet puts on pods from files and URLs; tools tell static pods by them.
+// Annotations that the kubelet sets on pods from files and URLs; tools recognize static pods by them.
 const (
 	annotationSource = "kubernetes.io/config.source"
 	annotationHash   = "kubernetes.io/config.hash"
@@ -61,7 +61,7 @@ const ReasonReadinessGatesNotReady = "ReadinessGatesNotReady"
 // ReasonRuntimeUnreachable is the reason of conditions while the pod cannot be observed.
 const ReasonRuntimeUnreachable = "RuntimeUnreachable"
 
-// Of is the pod as users see it.
+// Of returns the status of a pod.
 func Of(in Input) Status {
 	shown := in.manifest()
 	s := statusBuilder{Input: in, pod: toShow(shown.Object)}
@@ -95,7 +95,7 @@ func Of(in Input) Status {
 	return status
 }
 
-// notAdmitted is why nothing of the pod was let start; nil: something was, or it only waits.
+// notAdmitted returns why no part of the pod may start; nil if a part has started or the pod only waits.
 func (s *statusBuilder) notAdmitted() *runner.Held {
 	if s.Held == nil || !s.Held.Final || s.Sandbox != nil || s.Place != nil || len(s.Containers) > 0 {
 		return nil
@@ -103,9 +103,8 @@ func (s *statusBuilder) notAdmitted() *runner.Held {
 	return s.Held
 }
 
-// toShow returns a copy of a pod that shares what its fields refer to: statuses are made often and kept, and they set nothing
-// but fields of its own and, in maps of its own, annotations. Status and creation time in a manifest,
-// which may be a dump of a cluster, are not copied: both are observed.
+// toShow returns a shallow copy of a pod. Statuses are created often and kept, and only set fields of the copy and, in cloned maps,
+// annotations. Status and creation time of the manifest, which may be a dump of a cluster, are not copied: both are observed.
 func toShow(pod *corev1.Pod) *corev1.Pod {
 	shown := &corev1.Pod{ObjectMeta: pod.ObjectMeta, Spec: pod.Spec}
 	shown.SelfLink = "" //nolint:staticcheck // dumps of old clusters have it
@@ -116,14 +115,14 @@ func toShow(pod *corev1.Pod) *corev1.Pod {
 	return shown
 }
 
-// overhead shows that of the RuntimeClass, as the admission plugin of an API server writes it down.
+// overhead sets the overhead of the RuntimeClass, as the admission plug-in of an API server does.
 func (s *statusBuilder) overhead(shown *manifests.Pod) {
 	if class, err := manifests.RuntimeOf(shown); err == nil && len(s.pod.Spec.Overhead) == 0 {
 		s.pod.Spec.Overhead = class.Overhead
 	}
 }
 
-// priority shows that of the class, as the admission plugin of an API server writes it down.
+// priority sets the priority of the class, as the admission plug-in of an API server does.
 func (s *statusBuilder) priority(shown *manifests.Pod) {
 	p := manifests.PriorityOf(shown)
 	if !p.Explicit || s.pod.Spec.Priority != nil {
@@ -135,8 +134,7 @@ func (s *statusBuilder) priority(shown *manifests.Pod) {
 	}
 }
 
-// observed sets the generation that is carried out: that of the recorded manifest. Manifests have one when they come
-// from an API server.
+// observed sets observedGeneration to that of the recorded manifest. Only manifests from an API server have a generation.
 func (s *statusBuilder) observed() {
 	if s.Sandbox == nil || s.Sandbox.Pod == nil {
 		return
@@ -145,7 +143,7 @@ func (s *statusBuilder) observed() {
 	s.pod.Status.ObservedGeneration = g
 }
 
-// manifest returns what is shown: the wish, else what was recorded, else a bare name.
+// manifest returns the manifest to show: the desired one, else the recorded one, else only the name.
 func (in *Input) manifest() *manifests.Pod {
 	switch {
 	case in.Desired != nil:
@@ -161,9 +159,9 @@ func (in *Input) manifest() *manifests.Pod {
 type statusBuilder struct {
 	Input
 	pod *corev1.Pod
-	// round is the round that the pod is in; see plan_round.go.
+	// round is the current round of the pod; see plan/round.go.
 	round int
-	// waitsFor are the init containers that stand before the regular ones.
+	// waitsFor are the init containers that the regular ones wait for.
 	waitsFor []string
 }
 
@@ -212,8 +210,7 @@ func withAnnotation(m map[string]string, key, value string) map[string]string {
 	return m
 }
 
-// terminating sets the deletion time, which is what makes clients print Terminating: when the last container
-// will have been killed.
+// terminating sets the deletion time to when the last container is killed at the latest. It makes clients print Terminating.
 func (s *statusBuilder) terminating() {
 	grace := int64(corev1.DefaultTerminationGracePeriodSeconds)
 	if g := s.pod.Spec.TerminationGracePeriodSeconds; g != nil {
@@ -229,7 +226,7 @@ func (s *statusBuilder) terminating() {
 			continue
 		}
 		sent := c.StopSentAt
-		if sent.IsZero() { // its hook runs, or it waits for its turn
+		if sent.IsZero() { // its preStop hook runs, or it waits for its turn
 			sent = c.StoppingAt
 		}
 		end = plan.Later(end, plan.KillTime(c, sent, time.Duration(grace)*time.Second))
@@ -238,7 +235,7 @@ func (s *statusBuilder) terminating() {
 	s.pod.DeletionTimestamp, s.pod.DeletionGracePeriodSeconds = &at, &grace
 }
 
-// addresses fills in host and pod addresses, also those that a kubelet without an API server leaves out.
+// addresses fills in host and pod addresses, including those that the kubelet omits without an API server.
 func (s *statusBuilder) addresses() {
 	st := &s.pod.Status
 	if len(s.Node.IPs) > 0 {
@@ -262,7 +259,7 @@ func (s *statusBuilder) addresses() {
 	}
 }
 
-// phase is what kubelet's getPhase says.
+// phase returns the same as the kubelet's getPhase.
 func (s *statusBuilder) phase() corev1.PodPhase {
 	switch {
 	case s.Blind != nil && s.Sandbox == nil:
@@ -290,7 +287,7 @@ func (s *statusBuilder) phase() corev1.PodPhase {
 	}
 	for i := range s.pod.Status.InitContainerStatuses {
 		if s.pod.Status.InitContainerStatuses[i].State.Running != nil {
-			running++ // a sidecar: the others have ended
+			running++ // a sidecar while the other containers have ended
 		}
 	}
 	switch {
@@ -304,7 +301,7 @@ func (s *statusBuilder) phase() corev1.PodPhase {
 	return corev1.PodSucceeded
 }
 
-// FailureMessage is what a kubelet writes about a failure.
+// FailureMessage returns the kubelet's text for a failure.
 func FailureMessage(f *runner.PodFailure) string {
 	if f.Message == "" && f.Reason == runner.ReasonDeadlineExceeded {
 		return "Pod was active on the node longer than the specified deadline"
@@ -312,7 +309,7 @@ func FailureMessage(f *runner.PodFailure) string {
 	return f.Message
 }
 
-// failure is why the pod has failed as a whole; nil if it has not.
+// failure returns why the pod has failed as a whole; nil if it has not.
 func (s *statusBuilder) failure() *runner.PodFailure {
 	if s.Sandbox == nil {
 		return nil
@@ -330,7 +327,7 @@ func (s *statusBuilder) restart(c *runner.Container) plan.Restart {
 	return plan.NextRestart(s.Now, &s.pod.Spec, c, s.Options)
 }
 
-// conditions in kubelet's order.
+// conditions returns the conditions in the kubelet's order.
 func (s *statusBuilder) conditions() []corev1.PodCondition {
 	var created time.Time
 	if s.Sandbox != nil {
@@ -382,7 +379,7 @@ func condition(kind corev1.PodConditionType, is bool, since time.Time) corev1.Po
 	return c
 }
 
-// gates makes a pod that is ready wait for its readiness gates. Controllers of an API server set their conditions; without one they are
+// gates makes a Ready pod wait for its readiness gates. Controllers of an API server set their conditions; without an API server they are
 // never met.
 func (s *statusBuilder) gates(ready *corev1.PodCondition) {
 	var missing []string
@@ -424,8 +421,8 @@ func (s *statusBuilder) ready() corev1.PodCondition {
 	return c
 }
 
-// healthSince is when a running container became as started and ready as it is: the time of the probe result, be it recorded yet or not. It
-// is zero for a container without startup and readiness probes.
+// healthSince returns the time of the probe result from which the current readiness of a running container follows, recorded or not. It is
+// zero for a container without startup and readiness probes.
 func (s *statusBuilder) healthSince(c *runner.Container) time.Time {
 	if h, ok := s.Probes[c.ID]; ok && (h.Started != c.Health.Started || h.Ready != c.Health.Ready) {
 		return h.Since
@@ -433,8 +430,8 @@ func (s *statusBuilder) healthSince(c *runner.Container) time.Time {
 	return c.Health.Since
 }
 
-// lastTransition is when readiness last changed: the latest start, or word of a probe, when all are ready, else the
-// latest end, or word of a probe, of one that is not, else the pod's beginning.
+// lastTransition returns when readiness last changed. If all containers are ready, that is the latest start or probe result; otherwise the
+// latest end or probe result of one that is not ready, else the creation of the pod.
 func (s *statusBuilder) lastTransition() time.Time {
 	var started, ended time.Time
 	down := false

@@ -63,7 +63,7 @@ func TestPhaseAndWhy(t *testing.T) {
 		name  string
 		c     statusCase
 		phase corev1.PodPhase
-		why   string // a part of it; empty: there is none
+		why   string // a part of it; empty: no problem
 	}{
 		{"all run", statusCase{instances: []runner.Container{running("1", "a", 1), running("2", "b", 2)}}, corev1.PodRunning, ""},
 		{"one is not created yet", statusCase{instances: []runner.Container{running("1", "a", 1)}}, corev1.PodPending, "container b: being created"},
@@ -297,7 +297,7 @@ func TestAPodStatusIsThatOfARealPod(t *testing.T) {
 	}
 }
 
-// TestOnlyWhatIsObservedIsReported checks manifests that are dumps of a cluster, with a status.
+// TestOnlyWhatIsObservedIsReported uses manifests that are dumps of a cluster, with a status.
 func TestOnlyWhatIsObservedIsReported(t *testing.T) {
 	old := metav1.NewTime(at(0).Add(-3 * 365 * 24 * time.Hour))
 	dump := func(p *corev1.Pod) {
@@ -344,7 +344,7 @@ func TestOnlyWhatIsObservedIsReported(t *testing.T) {
 	}
 }
 
-// TestAStatusSharesTheManifestAndChangesNothing: there is one for each pod at all times.
+// TestAStatusSharesTheManifestAndChangesNothing matters for memory: every pod has a status at all times.
 func TestAStatusSharesTheManifestAndChangesNothing(t *testing.T) {
 	in := statusCase{instances: []runner.Container{running("a1", "a", 1)}}.input("a", "b")
 	in.Node, in.Removing = podstatus.Node{Name: "edge", IPs: []string{"192.0.2.1"}}, true

@@ -15,27 +15,26 @@ import (
 	"monopod/runner/probe"
 )
 
-// Trouble is the first problem of a pod. The zero value means that there is none.
+// Trouble is the first problem of a pod. The zero value means none.
 type Trouble struct {
 	Kind TroubleKind
-	// Container is the one that it is about; empty: it is about the pod.
+	// Container is the container concerned; empty means the pod.
 	Container string
-	// Reason and Message are those of a failed step, of a pod that is held or has failed, and of the runtime that cannot
-	// be asked.
+	// Reason and Message are those of a failed step, of a held or failed pod, or of the unreachable runtime.
 	Reason, Message string
-	// Count is how often in a row a step has failed, At when it did last.
+	// Count is the number of consecutive failures of a step, At the time of the latest.
 	Count int
 	At    time.Time
-	// Stopped is why the agent ended a container that has exited; empty: it ended by itself.
+	// Stopped is why the agent ended a container that has exited; empty if it ended by itself.
 	Stopped string
-	// Cause is the cause of the problem; its kind may be empty if Kind is enough. Of a probe the kind says whether it has
-	// failed or has not succeeded yet.
+	// Cause is the cause of the problem; its kind may be empty if Kind is sufficient. For a probe, the kind tells a failed one from one that
+	// has not succeeded yet.
 	Cause cause.Cause
-	// Final says of a container that has exited that it is not restarted.
+	// Final reports that an exited container is not restarted.
 	Final bool
 	// Stopping is set while the container is being stopped because a probe has failed.
 	Stopping bool
-	// Text is all of it in one line.
+	// Text is the problem in one line.
 	Text string
 }
 
@@ -45,27 +44,27 @@ type TroubleKind string
 // Kinds of trouble.
 const (
 	NoTrouble TroubleKind = ""
-	// TroubleBlind: the runtime cannot be asked.
+	// TroubleBlind means that the runtime cannot be reached.
 	TroubleBlind TroubleKind = "Blind"
-	// TroubleRemoving: the pod is no longer desired.
+	// TroubleRemoving means that the pod is no longer desired.
 	TroubleRemoving TroubleKind = "Removing"
-	// TroubleHeld: it has to wait for another pod.
+	// TroubleHeld means that the pod has to wait for another pod.
 	TroubleHeld TroubleKind = "Held"
-	// TroubleHalted: it must not run now.
+	// TroubleHalted means that the pod must not run now.
 	TroubleHalted TroubleKind = "Halted"
-	// TroubleStep: a step on the way failed and is repeated.
+	// TroubleStep means that a step failed and is being retried.
 	TroubleStep TroubleKind = "Step"
-	// TroubleFailed: the pod has failed as a whole.
+	// TroubleFailed means that the pod has failed as a whole.
 	TroubleFailed TroubleKind = "Failed"
-	// TroubleUnderway: nothing is wrong, something takes its time.
+	// TroubleUnderway means that an operation takes its time; it is not a failure.
 	TroubleUnderway TroubleKind = "Underway"
-	// TroubleExited: the container has ended.
+	// TroubleExited means that the container has ended.
 	TroubleExited TroubleKind = "Exited"
-	// TroubleProbe: a probe has failed, or has not succeeded.
+	// TroubleProbe means that a probe has failed, or has not succeeded yet.
 	TroubleProbe TroubleKind = "Probe"
-	// TroubleResize: resources cannot be changed.
+	// TroubleResize means that resources cannot be changed.
 	TroubleResize TroubleKind = "Resize"
-	// TroubleKept: its manifest has not been read yet.
+	// TroubleKept means that the manifest has not been read yet in this run.
 	TroubleKept TroubleKind = "Kept"
 )
 
@@ -139,7 +138,7 @@ func (s troublesBuilder) whyRemoving() string {
 	return "being removed: waiting for " + strings.Join(names, ", ") + " to stop"
 }
 
-// whyFailedPod is about a pod that has failed as a whole.
+// whyFailedPod describes a pod that has failed as a whole.
 func (s troublesBuilder) whyFailedPod(f *runner.PodFailure) string {
 	why := f.Reason + ": " + FailureMessage(f)
 	if plan.ReturnsAfter(f.Reason, &s.pod.Spec, s.manifest().Origin) {
@@ -148,7 +147,7 @@ func (s troublesBuilder) whyFailedPod(f *runner.PodFailure) string {
 	return why
 }
 
-// troubleStep is about a step that concerns the whole pod.
+// troubleStep describes a failed step that concerns the whole pod.
 func (s troublesBuilder) troubleStep(f plan.Failure) Trouble {
 	t := stepTrouble(f, "")
 	if slices.ContainsFunc(s.Containers, func(c runner.Container) bool { return c.State == runner.ContainerRunning }) {
@@ -164,7 +163,7 @@ func stepTrouble(f plan.Failure, container string) Trouble {
 	}
 }
 
-// troubleInit is the problem of the first incomplete init container.
+// troubleInit returns the problem of the first incomplete init container.
 func (s troublesBuilder) troubleInit() Trouble {
 	for i := range s.pod.Spec.InitContainers {
 		spec := &s.pod.Spec.InitContainers[i]
@@ -187,7 +186,7 @@ func (s troublesBuilder) troubleInit() Trouble {
 	return Trouble{}
 }
 
-// troubleContainer is the problem of a regular container; none if it is as desired.
+// troubleContainer returns the problem of a regular container; none if it is as desired.
 func (s troublesBuilder) troubleContainer(spec *corev1.Container) Trouble {
 	c := shownInstance(s.Containers, spec.Name)
 	if f, ok := s.Failures[spec.Name]; ok {
@@ -236,7 +235,7 @@ func (s troublesBuilder) troubleExited(spec *corev1.Container, c *runner.Contain
 	return t
 }
 
-// troubleProbe is about what the probes of a container that runs say.
+// troubleProbe returns the problem that the probes of a running container report.
 func (s troublesBuilder) troubleProbe(spec *corev1.Container, c *runner.Container) Trouble {
 	failed := func(kind probe.Kind) Trouble {
 		return Trouble{
