@@ -1,6 +1,6 @@
 // Package admit decides which desired pods may start: host ports, uids, node selectors, resources, priority and preemption.
 //
-// It is pure. It must not stop or start anything: the pool carries the decision out.
+// It is pure. It must not stop or start anything: the pool carries out the decision.
 package admit
 
 import (
@@ -18,11 +18,11 @@ import (
 	"monopod/runner"
 )
 
-// Reasons for holding a pod. Those for a lack of resources are OutOfcpu, OutOfmemory and so on, as kubelet's.
+// Reasons for holding a pod. Those for a lack of resources are OutOfcpu, OutOfmemory and so on, as in the kubelet.
 const (
-	// ReasonOutOfPods is spelled as kubelet's admission spells it.
+	// ReasonOutOfPods is spelled as in the kubelet's admission.
 	ReasonOutOfPods = "OutOfpods"
-	// ReasonStarting: which pods hold host ports, or resources, is not known yet, shortly after the start of the agent.
+	// ReasonStarting means that the pods that hold host ports or resources are not known yet, shortly after the start of the agent.
 	ReasonStarting = "Starting"
 )
 
@@ -31,28 +31,29 @@ func starting(format string, args ...any) *runner.Held {
 	return &runner.Held{Reason: ReasonStarting, Message: fmt.Sprintf(format, args...), Cause: cause.Cause{Kind: cause.Underway}}
 }
 
-// Holding is what is known of a pod that may occupy host ports, a place and resources.
+// Holding describes a pod that may occupy host ports, a place and resources.
 type Holding struct {
-	// Seen says that its state has been observed in this run.
+	// Seen reports that its state has been observed in this run.
 	Seen bool
-	// Pod is the manifest of its sandbox, nil when it has none.
+	// Pod is the manifest of its sandbox, nil if it has none.
 	Pod *manifests.Pod
-	// Place is what is being made instead of one that ran, while there is no sandbox: it has what it was admitted with.
+	// Place is the manifest that the place is reserved for while the pod is being recreated and has no sandbox; it keeps what it was admitted
+	// with.
 	Place *manifests.Pod
-	// UID is that of its sandbox.
+	// UID is the uid of its sandbox.
 	UID types.UID
-	// Priority is that of the pod.
+	// Priority is the priority of the pod.
 	Priority manifests.Priority
-	// Idle says that nothing of it runs, nor will without being admitted: it occupies ports, and nothing else.
+	// Idle reports that no container runs, or will run without being admitted: the pod occupies ports only.
 	Idle bool
-	// Leaving says that it is being stopped: what it occupies will be free.
+	// Leaving reports that it is being stopped: what it occupies will be free.
 	Leaving bool
 }
 
-// active says that the pod occupies a place and resources.
+// active reports whether the pod occupies a place and resources.
 func (h Holding) active() bool { return h.Pod != nil && !h.Idle || h.Pod == nil && h.Place != nil }
 
-// has is what the pod occupies things by; nil: it occupies nothing.
+// has returns the manifest that determines what the pod occupies; nil if it occupies nothing.
 func (h Holding) has() *manifests.Pod {
 	if h.Pod != nil {
 		return h.Pod
@@ -60,39 +61,39 @@ func (h Holding) has() *manifests.Pod {
 	return h.Place
 }
 
-// Input is what Decide decides on.
+// Input is the input of Decide.
 type Input struct {
-	// Desired are the pods that ask, by precedence.
+	// Desired are the pods to decide on, by precedence.
 	Desired []*manifests.Pod
-	// Known pods: all desired ones, those being removed, and those that are kept.
+	// Known contains all desired pods, those being removed, and those that are kept.
 	Known map[manifests.Key]Holding
-	// Listed says that Known holds every pod the runtime has.
+	// Listed reports that Known contains every pod of the runtime.
 	Listed bool
-	// Blind says that what some pods use is not known yet.
+	// Blind reports that the usage of some pods is unknown.
 	Blind bool
-	// MaxPods is the most pods there may be, 0: no limit.
+	// MaxPods is the maximum number of pods; 0 means no limit.
 	MaxPods int
-	// Room is what the pods may request together; nil: there is no limit.
+	// Room is the limit of the sum of requests of all pods; nil means no limit.
 	Room Requests
-	// Node is the name of this machine, Labels what it is called by. Without labels it fits all pods that are for its Platform.
+	// Node is the name of this machine, Labels are its labels. Without labels, all pods for its Platform match.
 	Node   string
 	Labels map[string]string
-	// Platform is that of the machine. It is in Labels, too, where the operator may have set another one.
+	// Platform is the platform of the machine. Labels may contain a different one set by the operator.
 	Platform manifests.Platform
 }
 
-// Decision is what Decide has decided.
+// Decision is the result of Decide.
 type Decision struct {
 	// Held are the pods that must wait.
 	Held map[manifests.Key]runner.Held
-	// Preempted are those that have to make room, and for whom.
+	// Preempted are the pods that have to make room, with the pod that needs it.
 	Preempted map[manifests.Key]manifests.Key
 }
 
-// Decide finds the desired pods that must wait: for a host port that another pod has, for a place, or for resources; and those that have
-// to be stopped for one of a higher priority. What runs comes first, because neither an edit of one pod nor a restart of the agent may stop
-// another; among the others the priority decides, then the order of Desired. A kubelet decides once, and for ever: here it is decided
-// again whenever something changes.
+// Decide returns the desired pods that must wait for a host port in use by another pod, for a place or for resources, and the pods to be
+// stopped for one of higher priority. Running pods come first, because neither an edit of one pod nor a restart of the agent may stop
+// another; the rest are ordered by priority, then by the order of Desired. The kubelet decides once for each pod; monopod decides again
+// whenever something changes.
 func Decide(a Input) Decision {
 	d := newAdmitter(a)
 	for _, pod := range byPriority(a.Desired) {
@@ -103,7 +104,7 @@ func Decide(a Input) Decision {
 	return d.Decision
 }
 
-// byPriority sorts pods: those of a high priority first, then those that were created first, then as they were.
+// byPriority sorts pods: highest priority first, then oldest first, then in the original order.
 func byPriority(pods []*manifests.Pod) []*manifests.Pod {
 	sorted := slices.Clone(pods)
 	slices.SortStableFunc(sorted, func(a, b *manifests.Pod) int {
@@ -124,10 +125,10 @@ type admitter struct {
 	Input
 	Decision
 	ports *portDirectory
-	// uids are those that admitted pods ask for.
+	// uids are requested by admitted pods.
 	uids map[types.UID]manifests.Key
-	// room is Room with MaxPods; what is not in it is not limited. used is what runs and what was admitted, leaving the part of it that
-	// will be free.
+	// room is Room with MaxPods; resources that are missing in it are unlimited. used is the usage of running and admitted pods; leaving is
+	// the part of it that will be free.
 	room, used, leaving Requests
 	// requests are those of the active pods.
 	requests map[manifests.Key]Requests
@@ -156,7 +157,7 @@ func newAdmitter(a Input) *admitter {
 	return d
 }
 
-// limited is what a pod asks for of what is limited.
+// limited returns the requests of a pod for limited resources.
 func (d *admitter) limited(pod *manifests.Pod) Requests {
 	out := Requests{}
 	if d.Room != nil {
@@ -168,7 +169,7 @@ func (d *admitter) limited(pod *manifests.Pod) Requests {
 	return out
 }
 
-// admit admits a pod, or says what it waits for.
+// admit admits a pod, or returns what it waits for.
 func (d *admitter) admit(pod *manifests.Pod) *runner.Held {
 	key := pod.Key()
 	if h := d.twin(pod); h != nil {
@@ -176,7 +177,7 @@ func (d *admitter) admit(pod *manifests.Pod) *runner.Held {
 	}
 	if h := d.ports.conflict(pod); h != nil {
 		if h.Reason == ReasonStarting {
-			enter(d.ports.unseen, pod) // it may get its ports yet: those after it must not be faster
+			enter(d.ports.unseen, pod) // it may get its ports later: pods after it must not take them
 		}
 		return h
 	}
@@ -196,7 +197,7 @@ func (d *admitter) admit(pod *manifests.Pod) *runner.Held {
 		}
 		return nil
 	}
-	if !known.Seen { // it may have all of it: neither is it refused that, nor is anybody stopped for it
+	if !known.Seen { // it may own all of this already: do not refuse it, and do not preempt pods for it
 		d.used.Add(want, has)
 		return starting("whether it runs already is not known yet")
 	}
@@ -204,7 +205,7 @@ func (d *admitter) admit(pod *manifests.Pod) *runner.Held {
 	switch {
 	case d.Blind:
 	case d.makeRoom(pod, missing, &held):
-		d.used.Add(want, has) // what becomes free is for this one
+		d.used.Add(want, has) // resources that become free are reserved for this pod
 		d.ports.reserve(pod)
 	default:
 		held.Final = true
@@ -212,13 +213,13 @@ func (d *admitter) admit(pod *manifests.Pod) *runner.Held {
 	return &held
 }
 
-// asks says that something is wanted besides a place.
+// asks reports whether anything besides a place is requested.
 func asks(want Requests) bool {
 	_, place := want[corev1.ResourcePods]
 	return len(want) > 1 || len(want) == 1 && !place
 }
 
-// refused is why a pod waits that lacks something.
+// refused returns why a pod that lacks resources waits.
 func (d *admitter) refused(missing []lack) runner.Held {
 	texts := make([]string, len(missing))
 	for i, l := range missing {
@@ -234,7 +235,8 @@ func (d *admitter) refused(missing []lack) runner.Held {
 	return h
 }
 
-// makeRoom says that a pod will have what it lacks when those are gone that are being stopped. For that it may have more stopped.
+// makeRoom reports whether the pod will have the missing resources once the pods that are being stopped are gone. If needed, it preempts
+// further pods.
 func (d *admitter) makeRoom(pod *manifests.Pod, missing []lack, held *runner.Held) bool {
 	needs := Requests{}
 	for _, l := range missing {
@@ -261,7 +263,7 @@ func (d *admitter) makeRoom(pod *manifests.Pod, missing []lack, held *runner.Hel
 	return true
 }
 
-// candidates are the pods that a pod may have stopped.
+// candidates returns the pods that a pod may preempt.
 func (d *admitter) candidates(pod *manifests.Pod) []candidate {
 	by := manifests.PriorityOf(pod)
 	var all []candidate

@@ -240,7 +240,7 @@ func TestNodeAffinity(t *testing.T) {
 	}
 }
 
-// TestAPodForAnotherPlatformNeverStarts: no configuration is needed to know what this machine is.
+// TestAPodForAnotherPlatformNeverStarts covers a machine without configured labels: its platform is known anyway.
 func TestAPodForAnotherPlatformNeverStarts(t *testing.T) {
 	const failed = "Predicate NodeAffinity failed: node(s) didn't match Pod's node affinity/selector: "
 	in := func(key string, values ...string) corev1.NodeSelectorTerm {
@@ -298,7 +298,8 @@ func TestAPodForAnotherPlatformNeverStarts(t *testing.T) {
 	}
 }
 
-// Whatever is desired: it comes to rest, with nothing above what there is, and nobody waits for whom there is room.
+// TestAdmissionComesToRestWithoutOvercommitting: for any desired pods, admission converges, never exceeds a limit, and holds no pod that
+// would fit.
 func TestAdmissionComesToRestWithoutOvercommitting(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		total := admit.Requests{corev1.ResourceCPU: 4000, corev1.ResourceMemory: 4 << 30}

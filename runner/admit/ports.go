@@ -28,14 +28,14 @@ type portOwner struct {
 	key manifests.Key
 }
 
-// portDirectory knows who has which port, by port number.
+// portDirectory records the owners of ports, by port number.
 type portDirectory struct {
 	held     map[int32][]portOwner // by sandboxes
 	reserved map[int32][]portOwner // by desired pods that were admitted
-	unseen   map[int32][]portOwner // by desired pods that may hold them: their state is not known yet
+	unseen   map[int32][]portOwner // by desired pods that may hold them: their state is unknown
 	// leaving are the pods that are being stopped.
 	leaving map[manifests.Key]bool
-	// blind says that some pod's ports are not known at all.
+	// blind reports that the ports of some pod are unknown.
 	blind bool
 }
 
@@ -72,7 +72,7 @@ func enter(m map[int32][]portOwner, pod *manifests.Pod) {
 
 func (d *portDirectory) reserve(pod *manifests.Pod) { enter(d.reserved, pod) }
 
-// conflict says what is in the way of a pod. Ports that the pod has already are never in its way.
+// conflict returns what the pod's ports conflict with. Ports that the pod already has never conflict.
 func (d *portDirectory) conflict(pod *manifests.Pod) *runner.Held {
 	key := pod.Key()
 	for _, h := range HostPorts(pod) {

@@ -99,7 +99,7 @@ func TestAdmittedPodsNeverShareAPort(t *testing.T) {
 		if again := admit.Decide(a).Held; !maps.Equal(held, again) {
 			rt.Fatalf("two answers: %v, %v", held, again)
 		}
-		// Once the admitted pods run, none of them is held, and no other one that was held for a port may start.
+		// Once the admitted pods run, none of them is held, and no pod that was held for a port may start.
 		for _, p := range a.Desired {
 			h := admit.Holding{Seen: true}
 			if _, no := held[p.Key()]; !no {
@@ -123,7 +123,7 @@ func TestAdmittedPodsNeverShareAPort(t *testing.T) {
 	})
 }
 
-// checkShared fails when two pods that run have a port in common.
+// checkShared fails if two running pods have a port in common.
 func checkShared(rt *rapid.T, a admit.Input) {
 	type owned struct {
 		pod  *manifests.Pod

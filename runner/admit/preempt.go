@@ -9,8 +9,8 @@ import (
 	"monopod/manifests"
 )
 
-// preemptable says that a pod of the first priority may have one of the second stopped: a critical one any that is not, others only
-// where both have been given a priority.
+// preemptable reports whether a pod of the first priority may preempt one of the second: a critical pod may preempt any that is not
+// critical, others only if both have a priority.
 func preemptable(by, victim manifests.Priority) bool {
 	switch {
 	case !by.Preempts:
@@ -21,15 +21,15 @@ func preemptable(by, victim manifests.Priority) bool {
 	return by.Explicit && victim.Explicit && by.Value > victim.Value
 }
 
-// candidate is a pod that may be stopped.
+// candidate is a pod that may be preempted.
 type candidate struct {
 	key      manifests.Key
 	class    corev1.PodQOSClass
-	requests Requests // with one of pods
+	requests Requests // including one of pods
 }
 
-// victims are those of the candidates that have to go for what is missing: first best-effort pods, then burstable ones, and guaranteed ones
-// only if there is no other way; of each class as few as possible. nil: all of them are not enough. It is kubelet's choice
+// victims returns the candidates to stop for the missing resources: best-effort pods first, then burstable ones, guaranteed ones only if
+// necessary, and of each class as few as possible. nil means that all of them are not enough. It is the kubelet's algorithm
 // (pkg/kubelet/preemption).
 func victims(missing Requests, from []candidate) []candidate {
 	if len(short(missing, from)) > 0 {
@@ -45,7 +45,7 @@ func victims(missing Requests, from []candidate) []candidate {
 	return slices.Concat(best, burstable, guaranteed)
 }
 
-// short is what is missing still when some pods are gone.
+// short returns what would still be missing after the given pods are gone.
 func short(missing Requests, gone []candidate) Requests {
 	left := Requests{}
 	for name, n := range missing {
@@ -59,7 +59,7 @@ func short(missing Requests, gone []candidate) Requests {
 	return left
 }
 
-// fewest takes the pod that comes nearest to what is missing, again and again until nothing is.
+// fewest repeatedly takes the pod closest to the missing amount until nothing is missing.
 func fewest(missing Requests, from []candidate) []candidate {
 	var taken []candidate
 	for len(missing) > 0 && len(from) > 0 {
@@ -71,7 +71,7 @@ func fewest(missing Requests, from []candidate) []candidate {
 	return taken
 }
 
-// nearest is the index of the pod that leaves the least missing; of two alike the smaller one.
+// nearest returns the index of the pod that leaves the least missing; of two equal ones, the smaller.
 func nearest(missing Requests, from []candidate) int {
 	best := 0
 	for i := 1; i < len(from); i++ {
@@ -82,7 +82,7 @@ func nearest(missing Requests, from []candidate) int {
 	return best
 }
 
-// distance is the sum of the squares of the parts that would still be missing.
+// distance returns the sum of the squares of the fractions that would still be missing.
 func distance(missing Requests, c candidate) float64 {
 	sum := 0.0
 	for name, n := range missing {
@@ -92,7 +92,7 @@ func distance(missing Requests, c candidate) float64 {
 	return sum
 }
 
-// compareSize compares by memory, then cpu, then name, so that the choice is always the same.
+// compareSize compares by memory, then cpu, then name, which makes the choice deterministic.
 func compareSize(a, b candidate) int {
 	return cmp.Or(
 		cmp.Compare(a.requests[corev1.ResourceMemory], b.requests[corev1.ResourceMemory]),

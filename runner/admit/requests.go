@@ -11,10 +11,10 @@ import (
 	"monopod/manifests"
 )
 
-// Requests are amounts by resource: thousandths of processors for cpu, units of all others. Absent ones are zero.
+// Requests are amounts by resource: millicores for cpu, units of all others. Missing ones are zero.
 type Requests map[corev1.ResourceName]int64
 
-// RequestsOf counts a list. Resources that no machine has by itself are left out, as a kubelet does that has no device plugin for them.
+// RequestsOf converts a list. It omits extended resources, as a kubelet without device plug-ins does.
 func RequestsOf(list corev1.ResourceList) Requests {
 	var out Requests
 	for name, q := range list {
@@ -37,7 +37,7 @@ func RequestsOf(list corev1.ResourceList) Requests {
 	return out
 }
 
-// PodRequests is what a pod asks for, with the overhead of its RuntimeClass.
+// PodRequests returns the requests of a pod, including the overhead of its RuntimeClass.
 func PodRequests(pod *manifests.Pod) Requests {
 	out := RequestsOf(manifests.PodRequests(&pod.Object.Spec))
 	overhead := pod.Object.Spec.Overhead
@@ -53,28 +53,28 @@ func PodRequests(pod *manifests.Pod) Requests {
 	return out
 }
 
-// Add adds what o has more than has.
+// Add adds the amounts by which o exceeds has.
 func (r Requests) Add(o, has Requests) {
 	for name, n := range o {
 		r[name] += max(n-has[name], 0)
 	}
 }
 
-// lack is a resource of which there is too little for a pod.
+// lack is a resource that is insufficient for a pod.
 type lack struct {
 	name                      corev1.ResourceName
 	requested, used, capacity int64
 }
 
-// String says it in kubelet's words.
+// String returns the kubelet's message.
 func (l lack) String() string {
 	return fmt.Sprintf("Node didn't have enough resource: %s, requested: %d, used: %d, capacity: %d", l.name, l.requested, l.used, l.capacity)
 }
 
-// missing is how much would have to be given back.
+// missing returns the amount that must be freed.
 func (l lack) missing() int64 { return l.requested - (l.capacity - l.used) }
 
-// lacks are sorted as a kubelet looks at them. A pod that has something already is never refused that.
+// lacks returns the insufficient resources in the kubelet's order. A resource that the pod already has is never refused.
 func lacks(want, has, used, room Requests) []lack {
 	var out []lack
 	for name, n := range want {

@@ -14,10 +14,11 @@ import (
 	"monopod/runner"
 )
 
-// ReasonNodeAffinity is a kubelet's reason to turn a pod down that asks for another node.
+// ReasonNodeAffinity is the reason with which the kubelet rejects a pod for another node.
 const ReasonNodeAffinity = "NodeAffinity"
 
-// mismatch says why a pod does not fit on this machine; nil: it does. What the machine is counts without any configuration.
+// mismatch returns why a pod does not match this machine; nil if it does. The platform of the machine counts even without any
+// configuration.
 func (d *admitter) mismatch(spec *corev1.PodSpec) *runner.Held {
 	if d.Labels != nil {
 		return mismatch(spec, d.Node, d.Labels)
@@ -30,7 +31,7 @@ func (d *admitter) mismatch(spec *corev1.PodSpec) *runner.Held {
 
 const nodeAffinityFailed = "Predicate NodeAffinity failed: node(s) didn't match Pod's node affinity/selector: "
 
-// mismatch says why a pod does not fit on a node of this name with these labels; nil: it does.
+// mismatch returns why a pod does not match a node with this name and these labels; nil if it does.
 func mismatch(spec *corev1.PodSpec, name string, node labels.Set) *runner.Held {
 	var missing []string
 	for _, key := range slices.Sorted(maps.Keys(spec.NodeSelector)) {
@@ -50,12 +51,12 @@ func mismatch(spec *corev1.PodSpec, name string, node labels.Set) *runner.Held {
 	return &runner.Held{Reason: ReasonNodeAffinity, Message: nodeAffinityFailed + why, Cause: cause.Cause{Kind: cause.NodeMismatch}, Final: true}
 }
 
-// selectsAlike says that two pods ask for the same nodes.
+// selectsAlike reports whether two pods select the same nodes.
 func selectsAlike(a, b *corev1.PodSpec) bool {
 	return maps.Equal(a.NodeSelector, b.NodeSelector) && equality.Semantic.DeepEqual(manifests.RequiredNodes(a), manifests.RequiredNodes(b))
 }
 
-// affine says that one of the terms is met. A term without demands is met by nobody.
+// affine reports whether one of the terms matches. A term without requirements matches no node.
 func affine(spec *corev1.PodSpec, name string, node labels.Set) bool {
 	r := manifests.RequiredNodes(spec)
 	return r == nil || slices.ContainsFunc(r.NodeSelectorTerms, func(t corev1.NodeSelectorTerm) bool {

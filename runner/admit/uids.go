@@ -8,10 +8,11 @@ import (
 	"monopod/runner"
 )
 
-// ReasonUIDConflict is of a pod whose manifest has the uid of another pod, as a copy of a dump has: they would share directories and logs.
+// ReasonUIDConflict is the reason of a pod whose manifest has the uid of another pod, as in a copied dump: both would share directories and
+// logs.
 const ReasonUIDConflict = "UIDConflict"
 
-// twin says which other pod has the uid of a manifest, or had it first; nil: none. What runs with it keeps it.
+// twin returns the other pod that has the uid of a manifest, or requested it first; nil if there is none. A running pod keeps its uid.
 func (d *admitter) twin(pod *manifests.Pod) *runner.Held {
 	uid, key := pod.Object.UID, pod.Key()
 	if uid == "" || d.Known[key].UID == uid {
@@ -26,7 +27,7 @@ func (d *admitter) twin(pod *manifests.Pod) *runner.Held {
 	if found && taken != key {
 		return &runner.Held{Reason: ReasonUIDConflict, Message: fmt.Sprintf("metadata.uid %s is that of pod %s, which has its directories and logs by it: remove the uid from the manifest", uid, taken), Cause: cause.Cause{Kind: cause.UIDConflict, UID: string(uid), Pod: taken.String()}}
 	}
-	d.uids[uid] = key // those after it must not be faster
+	d.uids[uid] = key // pods after this one must not take it
 	for _, o := range d.Desired {
 		if o.Object.UID == uid && o.Key() != key && !d.Known[o.Key()].Seen {
 			return starting("metadata.uid %s may be that of pod %s, whose state is not known yet", uid, o.Key())

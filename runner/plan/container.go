@@ -10,13 +10,13 @@ import (
 	"monopod/runner"
 )
 
-// Planning of one container. Its instances, oldest first, are at most: what is left of the past (exited), one
-// that runs, and a new one that waits for the running one to end:
+// Planning of one container. Its instances, oldest first, are at most: leftovers (exited), a running one, and a new one that waits for the
+// running one to end:
 //
 //	definition changed:  [old Running] -> [old Running, new Created] -> [old Exited, new Created] -> [new Running]
 //	crashed:             [old Exited] -> [old Exited, new Created] -> [old Exited, new Running] -> [new Running]
 //
-// The instance that the container is to live on with is the keeper; all others go.
+// The instance that is to remain is the keeper; all others are removed.
 
 // container plans one container of the manifest.
 func (p *containerPlanner) container(spec *corev1.Container) {
@@ -53,9 +53,9 @@ func (p *view) instances(name string) []*runner.Container {
 	return all
 }
 
-// keeper returns the instance that fits the wanted definition: one that runs and has not been told to stop (an
-// older one, when an edit was taken back in time), else the newest of all. Instances of another sandbox fit
-// only as the record that they completed, and those of init containers not even so.
+// keeper returns the instance that matches the desired definition: one that runs and has not been told to stop (an older one if an edit was
+// reverted in time), else the newest of all. An instance of another sandbox matches only as the record that its container completed; one of
+// an init container never does.
 func (p *view) keeper(all []*runner.Container) *runner.Container {
 	for _, c := range slices.Backward(all) {
 		if p.asWanted(c) && p.inSandbox(c) && c.State == runner.ContainerRunning && !c.Leaving() {
@@ -70,7 +70,7 @@ func (p *view) keeper(all []*runner.Container) *runner.Container {
 	return nil
 }
 
-// stale says that an instance that waits to be started has become outdated meanwhile.
+// stale reports whether an instance that waits to be started has become outdated.
 func (p *view) stale(c *runner.Container) bool {
 	return c.State == runner.ContainerCreated && p.o.Stale[c.ID]
 }
@@ -79,7 +79,7 @@ func (p *view) inSandbox(c *runner.Container) bool {
 	return !p.fresh && p.o.Sandbox != nil && c.SandboxID == p.o.Sandbox.ID && c.Round == p.round
 }
 
-// exchange makes a new instance when none fits. The old one is stopped only after the new one stands ready.
+// exchange creates a new instance if none matches. The old one is stopped only after the new one has been created.
 func (p *containerPlanner) exchange(name string, all []*runner.Container) {
 	old := newestThatRan(all)
 	if p.holding() && old != nil && old.State == runner.ContainerRunning {
@@ -96,7 +96,7 @@ func (p *containerPlanner) exchange(name string, all []*runner.Container) {
 		return
 	}
 	p.removeThose(all, runner.ContainerCreated, "superseded")
-	create.OrExit = !p.held && (old == nil || old.State != runner.ContainerRunning) // while another runs, nothing has happened
+	create.OrExit = !p.held && (old == nil || old.State != runner.ContainerRunning) // a failed creation is no exit while another instance runs
 	p.add(create)
 	if p.stopOthers(all, reason) {
 		p.startNew(name, reason)
@@ -104,8 +104,8 @@ func (p *containerPlanner) exchange(name string, all []*runner.Container) {
 	}
 }
 
-// succeed is the action that makes an instance in place of those there are, and its reason. One that never ran leaves
-// its history to the next.
+// succeed returns the action that creates the successor of the existing instances, and its reason. An instance that never ran passes its
+// history on to the successor.
 func (p *containerPlanner) succeed(name string, all []*runner.Container, old *runner.Container) (create runner.Action, reason string) {
 	create, reason = p.inherit(old), "first start"
 	if n := len(all); n > 0 {
@@ -132,8 +132,8 @@ func (p *containerPlanner) succeed(name string, all []*runner.Container, old *ru
 	return create, reason
 }
 
-// holdOut is what happens while the new instance cannot be made: the old one goes on, restarts included, by the
-// definition that is recorded on the sandbox. If that is not its definition, it is left alone.
+// holdOut handles the time in which the new instance cannot be created: the old one keeps running, restarts included, by the definition
+// recorded on the sandbox. If that is not its definition, it is left alone.
 func (p *containerPlanner) holdOut(name string, all []*runner.Container) {
 	old := newestThatRan(all)
 	if old == nil {
@@ -169,7 +169,7 @@ func newestThatRan(all []*runner.Container) *runner.Container {
 	return nil
 }
 
-// startWaiting starts an instance that stands ready, when nothing of the container runs any more.
+// startWaiting starts a created instance once no other instance of the container runs.
 func (p *containerPlanner) startWaiting(keep *runner.Container, others []*runner.Container) {
 	if !p.stopOthers(others, runner.ReasonDefinitionChanged) || p.held || p.blocked(ManifestKey(p.manifest, keep.Name)) || !p.networkSetUp() {
 		return
@@ -186,9 +186,8 @@ func (p *containerPlanner) startNew(name, reason string) {
 	}
 }
 
-// networkSetUp adds the set-up of a network that was cut off or has failed, once per plan and before anything
-// is created (an environment can have the pod's address in it) or started. A sandbox made in this plan sets
-// its network up by itself.
+// networkSetUp adds SetupNetwork for a network whose setup was interrupted or failed, once per plan. It comes before any creation (the
+// environment may contain the pod's address) and any start. A sandbox created by this plan sets up its network itself.
 func (p *steps) networkSetUp() bool {
 	if p.fresh || p.network || p.o.Sandbox.Network != runner.NetworkPending {
 		return true
@@ -212,14 +211,14 @@ func (p *containerPlanner) keepRunning(keep *runner.Container, others []*runner.
 	p.removeThose(others, runner.ContainerExited, "replaced")
 }
 
-// exited decides about the restart of an instance that ended by itself. The new one is started before the old
-// one is removed, because removing takes longer than a restart should.
+// exited decides about the restart of an instance that ended by itself. The new instance is started before the old one is removed, because
+// removing takes longer than a restart should.
 func (p *containerPlanner) exited(keep *runner.Container, others []*runner.Container) {
 	stopped := p.stopOthers(others, "superseded")
 	p.removeThose(others, runner.ContainerCreated, "superseded")
 	r := p.restart(keep)
 	if !p.inSandbox(keep) {
-		r.At = p.now // the break was longer than most
+		r.At = p.now // the reboot took longer than most back-offs
 	}
 	if !r.Wanted || !stopped || !p.mayRestart(keep, r) {
 		p.finish(keep)
@@ -234,7 +233,7 @@ func (p *containerPlanner) exited(keep *runner.Container, others []*runner.Conta
 	p.removeThose(append(others, keep), runner.ContainerExited, "restarted")
 }
 
-// mayRestart says that the time has come and that the image is there; it adds the step for the image.
+// mayRestart reports whether the back-off is over and the image is present; it adds the step for the image.
 func (p *containerPlanner) mayRestart(c *runner.Container, r Restart) bool {
 	if r.At.After(p.now) {
 		p.at(r.At)
@@ -246,27 +245,26 @@ func (p *containerPlanner) mayRestart(c *runner.Container, r Restart) bool {
 	return p.image(c.Name, c) == imageReady && p.networkSetUp()
 }
 
-// imageStep is how far the image of a container is.
+// imageStep is the progress of the image of a container.
 type imageStep int
 
 const (
 	imageReady   imageStep = iota // present, or its step is in the plan
-	imageComing                   // on its way in the background
-	imageBlocked                  // failed not long ago
+	imageComing                   // being pulled in the background
+	imageBlocked                  // failed recently; retried later
 )
 
-// imageTimeout bounds the look for a newer image where the one that ran before will do.
+// imageTimeout limits the check for a newer image if the image of the previous instance can be used instead.
 const imageTimeout = 10 * time.Second
 
-// image adds EnsureImage where it is needed. prev is an instance that has run.
+// image adds EnsureImage if needed. prev is an instance that has run.
 //
-// A container that ran by the same definition and is started again, after a crash or a reboot, does not
-// depend on its registry: pull policy Always makes it ask, but when the answer does not come it goes on with
-// the image it had. kubelet reports ErrImagePull and leaves it down, which turns a lost uplink into a lost
-// workload. A first start and a changed definition do insist on the answer.
+// A container that ran with the same definition and is restarted, after a crash or a reboot, does not depend on its registry. Pull policy
+// Always makes it ask the registry, but without an answer it uses the image that it had. The kubelet reports ErrImagePull and leaves the
+// container down, so that a lost uplink stops the workload. A first start and a changed definition do require the answer.
 func (p *containerPlanner) image(name string, prev *runner.Container) imageStep {
 	if p.manifest == runner.RecordedManifest {
-		return imageReady // it ran; if its image is gone nevertheless, CreateContainer says so
+		return imageReady // it ran before; if its image is missing, CreateContainer fails
 	}
 	switch p.o.Prepared[name] {
 	case PreparationDone:
@@ -291,26 +289,26 @@ func (p *containerPlanner) image(name string, prev *runner.Container) imageStep 
 	return imageReady
 }
 
-// fallsBack says that the registry did not answer, but that there is an image to fall back on. If that turns
-// out to be gone, CreateContainer fails for another reason, and the next pull takes as long as it takes.
+// fallsBack reports whether the registry did not answer, but an image of an earlier instance can be used. If that image is missing,
+// CreateContainer fails for another reason, and the next pull has no timeout.
 func (p *containerPlanner) fallsBack(name string, prev *runner.Container) bool {
 	f, failed := p.o.Failures[ManifestKey(p.manifest, name)]
 	return failed && f.Reason == runner.ReasonErrImagePull && p.canFallBack(name, prev)
 }
 
-// canFallBack says that the registry is asked only for a newer image. With other policies it is asked only when
-// there is none.
+// canFallBack reports whether the registry would only be asked for a newer image. With other policies than Always it is asked only if the
+// image is missing.
 func (p *containerPlanner) canFallBack(name string, prev *runner.Container) bool {
 	spec := ContainerSpec(p.pod, name)
 	return spec != nil && spec.ImagePullPolicy == corev1.PullAlways && p.fits(name, prev)
 }
 
-// fits says that the instance was made from the definition that is followed.
+// fits reports whether the instance was created from the definition of the manifest that is followed.
 func (p *view) fits(name string, c *runner.Container) bool {
 	return c != nil && c.Name == name && Made(p.hashes, p.pod, c)
 }
 
-// stopOthers stops those that run and says whether none does.
+// stopOthers stops running instances and reports whether none runs.
 func (p *stopper) stopOthers(all []*runner.Container, reason string) bool {
 	stopped := true
 	for _, c := range all {
@@ -330,7 +328,7 @@ func (p *steps) removeThose(all []*runner.Container, state runner.ContainerState
 	}
 }
 
-// discard takes an instance away that nothing wants.
+// discard removes an unused instance.
 func (p *stopper) discard(c *runner.Container, reason string) {
 	if c.State == runner.ContainerRunning {
 		p.stop(c, reason)
@@ -339,8 +337,8 @@ func (p *stopper) discard(c *runner.Container, reason string) {
 	p.removeInstance(c, reason)
 }
 
-// settle brings an instance that nothing else is decided about to rest: one that was told to stop is seen to
-// its end, the exit of one that ended is recorded.
+// settle completes the end of an instance that has no other step: it enforces the grace period of one that was told to stop, and records
+// the exit of one that ended.
 func (p *stopper) settle(c *runner.Container) {
 	switch {
 	case c.State == runner.ContainerRunning && c.Leaving():

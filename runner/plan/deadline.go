@@ -7,11 +7,11 @@ import (
 	"monopod/runner"
 )
 
-// Planning of pods that fail as a whole: those that run longer than activeDeadlineSeconds, and those that are evicted. The
-// failure is recorded before anything is stopped, so that nothing is started again whatever happens meanwhile. It stands
-// until the definition changes, or the time of an eviction is over: then the pod is made anew.
+// Planning of pods that fail as a whole: those that run longer than activeDeadlineSeconds, and those that are evicted. The failure is
+// recorded before anything is stopped, so that a crash in between cannot restart a container. The failure stands until the definition
+// changes, or until the back-off of an eviction is over; then the pod is recreated.
 
-// overdue says that the pod has existed for longer than it may while it still has something to do.
+// overdue reports whether the pod has exceeded its deadline and has not completed.
 func (p *failer) overdue() bool {
 	limit := p.pod.Object.Spec.ActiveDeadlineSeconds
 	if limit == nil || p.ended() {
@@ -25,8 +25,8 @@ func (p *failer) overdue() bool {
 	return true
 }
 
-// expire fails a pod and ends it. A deadline that an edit has brought forward is put on record before: the pod that has failed is
-// not one of another definition, which would run again.
+// expire fails a pod and ends it. If an edit shortened the deadline, the new manifest is recorded first: otherwise the failure would belong
+// to another definition, and the pod would run again.
 func (p *failer) expire() {
 	if rec := p.o.Sandbox.Pod; !p.holding() && rec != nil && p.recordDiffers() && !p.otherContainers(rec) {
 		if p.podBlocked() {
@@ -41,7 +41,7 @@ func (p *failer) expire() {
 // endFailed ends a pod that has failed.
 func (p *failer) endFailed() { p.end("pod has failed") }
 
-// end stops what runs of a pod and leaves one instance of each container on record.
+// end stops the running containers of a pod and keeps one instance of each container on record.
 func (p *stopper) end(reason string) {
 	p.stopAll(reason)
 	for spec := range manifests.AllContainers(&p.pod.Object.Spec) {
@@ -71,13 +71,13 @@ func (p *failer) failed() {
 	}
 }
 
-// redefined says that the pod is another than the recorded one in what its processes or its deadline are.
+// redefined reports whether the pod differs from the recorded one in its processes or its deadline.
 func (p *view) redefined(rec *manifests.Pod) bool {
 	a, b := rec.Object.Spec.ActiveDeadlineSeconds, p.pod.Object.Spec.ActiveDeadlineSeconds
 	return (a == nil) != (b == nil) || a != nil && *a != *b || p.otherContainers(rec)
 }
 
-// otherContainers says that the containers of the pod are others than the recorded ones.
+// otherContainers reports whether the containers of the pod differ from the recorded ones.
 func (p *view) otherContainers(rec *manifests.Pod) bool {
 	n := 0
 	for c := range manifests.AllContainers(&rec.Object.Spec) {

@@ -10,14 +10,14 @@ import (
 	"monopod/runner"
 )
 
-// Planning of pods that use more of the disk than they may: they are evicted as by a kubelet, with its words. Other than
-// there they come back, as new pods with empty volumes, unless their restart policy is Never: nobody else would make
-// another one. Those that an API server has bound here stay Failed: its controllers replace them.
+// Planning of pods that exceed their disk limits: they are evicted as by a kubelet, with the same messages. Unlike there, they come back as
+// new pods with empty volumes unless their restart policy is Never, since no controller would replace them. Pods that an API server has
+// bound here stay Failed: its controllers replace them.
 
-// evictionGrace is what the containers of an evicted pod are left, if they have not less anyway. It is kubelet's.
+// evictionGrace is the longest grace period of the containers of an evicted pod. It is the kubelet's.
 const evictionGrace = time.Second
 
-// overuse is runner.Overuse of a pod that has something to do yet.
+// overuse is runner.Overuse for a pod that has not completed.
 func (p *progress) overuse() cause.Cause {
 	if p.o.Sandbox.Disk == nil || p.ended() {
 		return cause.Cause{}
@@ -25,20 +25,20 @@ func (p *progress) overuse() cause.Cause {
 	return runner.Overuse(&p.pod.Object.Spec, p.o.Sandbox.Disk)
 }
 
-// Eviction orders that a pod is stopped for the sake of the machine, or of another pod. It comes back when it may, unless an API server
-// has bound it here: as with a kubelet, that one stays Failed.
+// Eviction orders that a pod is stopped to relieve the machine or to make room for another pod. It comes back later, unless an API server
+// has bound it here: then it stays Failed, as with a kubelet.
 type Eviction struct {
-	// UID is that of the sandbox: the order is not about the pod that comes back.
+	// UID is the uid of the sandbox: the order does not apply to the pod that comes back.
 	UID string
 	// Reason is Evicted or Preempting.
 	Reason, Message string
-	// Cause is what the machine is short of, or which pod needs the room.
+	// Cause is the resource that the machine lacks, or the pod that needs the room.
 	Cause cause.Cause
-	// Grace bounds how long containers may take, unless it is negative: then the manifest decides.
+	// Grace limits the grace period of containers; if it is negative, the manifest decides.
 	Grace time.Duration
 }
 
-// ordered says that the pod is to be evicted, and is not yet.
+// ordered reports whether the pod must be evicted and has not been yet.
 func (p *progress) ordered() bool {
 	sb, e := p.o.Sandbox, p.o.Evict
 	return e != nil && sb.UID == e.UID && sb.Failed == nil && !p.ended()
@@ -46,14 +46,14 @@ func (p *progress) ordered() bool {
 
 // evict fails a pod and ends it.
 func (p *failer) evict(reason, message string, why cause.Cause) {
-	why.Detail = "" // the message says it
+	why.Detail = "" // the message contains it
 	p.add(runner.Action{Kind: runner.FailPod, Failure: reason, Message: message, FailureCause: why, Reason: message})
 	p.evicting = true
 	p.endFailed()
 }
 
-// giveBack removes the containers of a pod that was evicted because the disk was full, with all that they have written, once they have
-// ended. Its volumes are given back by the Runtime, as those of all evicted pods.
+// giveBack removes the containers, with their writable layers and logs, of a pod that was evicted because the disk was full, once they have
+// ended. The Runtime deletes its volumes, as it does for all evicted pods.
 func (p *failer) giveBack() {
 	f := p.o.Sandbox.Failed
 	if f == nil || f.Reason != runner.ReasonEvicted || f.Cause.Resource != runner.ResourceDisk && f.Cause.Resource != runner.ResourceInodes {
@@ -66,24 +66,24 @@ func (p *failer) giveBack() {
 	}
 }
 
-// evicted says that the pod is on its way out, or ended, because it was evicted.
+// evicted reports whether the pod is being evicted, or ended because of an eviction.
 func (p *progress) evicted() bool {
 	sb := p.o.Sandbox
 	return p.evicting || sb != nil && sb.Failed != nil && EvictedFor(sb.Failed.Reason)
 }
 
-// EvictedFor reports whether a pod that has failed for this reason was evicted.
+// EvictedFor reports whether a pod that failed for this reason was evicted.
 func EvictedFor(reason string) bool {
 	return reason == runner.ReasonEvicted || reason == runner.ReasonPreempting
 }
 
-// ReturnsAfter reports whether a pod of this spec and origin comes back when it has failed for this reason.
+// ReturnsAfter reports whether a pod of this spec and origin comes back after it failed for this reason.
 func ReturnsAfter(reason string, spec *corev1.PodSpec, origin manifests.Origin) bool {
 	return EvictedFor(reason) && spec.RestartPolicy != corev1.RestartPolicyNever && !origin.Bound()
 }
 
-// final reports whether a pod that an API server has bound here has ended by its record: the server knows that phase, and it is the last
-// one, whatever is edited.
+// final reports whether a pod that an API server has bound here has ended according to its record. The server knows that phase, which is
+// final, whatever is edited.
 func (p *progress) final() bool {
 	sb := p.o.Sandbox
 	if p.pod == nil || !p.pod.Origin.Bound() || sb == nil || sb.Pod == nil || sb.Pod.Object.UID != p.pod.Object.UID {
@@ -92,7 +92,7 @@ func (p *progress) final() bool {
 	return sb.Failed != nil || (&progress{p.followRecord()}).ended()
 }
 
-// evictedGrace is what containers of an evicted pod have.
+// evictedGrace returns the grace period of the containers of an evicted pod.
 func (p *progress) evictedGrace() time.Duration {
 	sb, e := p.o.Sandbox, p.o.Evict
 	switch {
@@ -104,7 +104,7 @@ func (p *progress) evictedGrace() time.Duration {
 	return min(p.grace(), evictionGrace)
 }
 
-// returns says that a failed pod is to be made again now; it asks to be called again when the time for that has not come.
+// returns reports whether a failed pod is recreated now; if it is too early, it asks for another plan later.
 func (p *failer) returns() bool {
 	f := p.o.Sandbox.Failed
 	if p.o.Waits || !ReturnsAfter(f.Reason, &p.pod.Object.Spec, p.pod.Origin) {
@@ -118,13 +118,12 @@ func (p *failer) returns() bool {
 	return true
 }
 
-// EvictionOver is when an evicted pod is made again: after 10 s, twice as long each time, as for a container that
-// crashes.
+// EvictionOver returns when an evicted pod is recreated: after 10 s, doubled for each consecutive eviction, as for a crashing container.
 func EvictionOver(sb *runner.Sandbox, o Options) time.Time {
 	return sb.Failed.At.Add(Doubled(min(initialBackOff, o.BackOffLimit()), o.BackOffLimit(), evictions(sb)))
 }
 
-// evictions is how often in a row a pod that is evicted has been so; one that lasted for long begins anew.
+// evictions returns the number of consecutive evictions of the pod; a sandbox that lasted long enough resets it.
 func evictions(sb *runner.Sandbox) int {
 	if sb.Failed.At.Sub(sb.CreatedAt) > backOffResetAfter {
 		return 1

@@ -1,6 +1,6 @@
 package plan
 
-// halt stops what runs and leaves one instance of each container on record.
+// halt stops the running containers and keeps one instance of each container on record.
 func (p *sandboxPlanner) halt() {
 	switch {
 	case p.o.Halt.Remove:

@@ -2,7 +2,7 @@ package plan_test
 
 import "monopod/runner/runtimetest"
 
-// The builders of runtimetest, in short.
+// Short names of the builders of runtimetest.
 var (
 	testPod       = runtimetest.NewPod
 	testContainer = runtimetest.NewContainer

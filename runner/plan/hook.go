@@ -16,9 +16,9 @@ import (
 //	                                           fails:    StopContainer, then the restart policy
 //	preStop:   MarkStopping, RunHook --> ends, or the grace period does: StopContainer
 //
-// An agent that finds a hook neither recorded nor begun by itself runs it: each hook runs at least once.
+// An agent that finds a hook that is neither recorded nor started by itself runs it: each hook runs at least once.
 
-// postStart sees to the hook of an instance that runs.
+// postStart runs the postStart hook of a running instance and acts on its result.
 func (p *stopper) postStart(c *runner.Container) {
 	if c.PostStart != runner.PostStartPending || c.State != runner.ContainerRunning || c.Leaving() || p.blocked(instanceKey(c.ID)) {
 		return
@@ -39,7 +39,7 @@ func (p *stopper) postStart(c *runner.Container) {
 	}
 }
 
-// preStop says that the preStop hook of an instance is under way, or must be waited for; it begins it.
+// preStop starts the preStop hook of an instance and reports whether the stop signal has to wait for it.
 func (p *stopper) preStop(c *runner.Container, grace time.Duration, cause runner.StopCause, reason string) bool {
 	l, spec := p.lifecycle(c)
 	if l == nil || l.PreStop == nil || grace == 0 || cause == runner.StopRestartAll || p.graceOver(c, grace) {
@@ -69,7 +69,7 @@ func (p *stopper) runHook(c *runner.Container, kind runner.HookKind, h *corev1.L
 	})
 }
 
-// address is where the pod's servers are found. On the host's network that is the host itself.
+// address returns the address of the pod's servers; for pods on the host network, that of the host.
 func (p *view) address() string {
 	sb := p.o.Sandbox
 	switch {
@@ -83,8 +83,8 @@ func (p *view) address() string {
 	return ""
 }
 
-// lifecycle returns the hooks that an instance has: those of the manifest that is followed if it was made from that,
-// else those of the recorded one.
+// lifecycle returns the hooks of an instance: those of the manifest that is followed if the instance was created from it, else those of the
+// recorded manifest.
 func (p *view) lifecycle(c *runner.Container) (*corev1.Lifecycle, *corev1.Container) {
 	pods := []*manifests.Pod{p.pod, p.sandboxPod()}
 	if p.pod != nil && !p.fits(c.Name, c) {
@@ -101,8 +101,8 @@ func (p *view) lifecycle(c *runner.Container) (*corev1.Lifecycle, *corev1.Contai
 	return nil, nil
 }
 
-// holdsBack says that a container is starting, or waits for its image only, but that its postStart hook has not
-// ended: those after it wait, as they do with a kubelet.
+// holdsBack reports whether later containers must wait for this one, as with a kubelet: it is starting, or waits only for its image, and
+// its postStart hook has not ended.
 func (p *containerPlanner) holdsBack(spec *corev1.Container) bool {
 	if !hasPostStart(spec) {
 		return false

@@ -5,7 +5,7 @@ import (
 	"monopod/runner"
 )
 
-// ranWith says that an instance was made from the images whose digests the manifest asks for, as far as is known.
+// ranWith reports whether an instance was created from the images whose digests the manifest specifies, as far as is known.
 func ranWith(pod *manifests.Pod, c *runner.Container) bool {
 	if len(pod.Images) == 0 {
 		return true

@@ -64,7 +64,7 @@ func TestTheStatusTellsTheDigestsThatRun(t *testing.T) {
 			c.ImageDigest, c.VolumeImages = "sha256:a", map[string]string{"v": "sha256:v"}
 		}),
 		with(created("3", "a"), func(c *runner.Container) { c.ImageDigest = "sha256:next" }),
-		running("4", "b", 6), // its digest is not known
+		running("4", "b", 6), // its digest is unknown
 	}
 	want := map[string]string{"init": "sha256:init", "a": "sha256:a", "volume/v": "sha256:v"}
 	if got := podstatus.Of(in).Images; !maps.Equal(got, want) {

@@ -9,23 +9,22 @@ import (
 	"monopod/runner"
 )
 
-// Planning of pods with init containers. They run one by one, in the order of the manifest; those with
-// restartPolicy Always are sidecars, of which the next one only waits to be started. Regular containers come last.
+// Planning of pods with init containers. They run one by one, in the order of the manifest. Those with restartPolicy Always are sidecars:
+// the next container only waits for them to start. Regular containers come last.
 //
 //	init 1: [Running] -> [Exited 0]
 //	sidecar:              [Running] . . . . . . . . . . . . . . . . . . . . . -> [Exited]
 //	init 2:                          [Running] -> [Exited 0]
 //	regular:                                       [Running] -> [Exited]
 //
-// To start in order does not mean to be made in order: while a sidecar starts that nothing is to be waited for with
-// but its process, what comes after it is made already (ahead), and waits for its turn. Behind everything else that
-// is waited for nothing is made early: an init container, a hook or a startup probe may stand for files and links that
-// a container is to find when it is made.
+// Containers are started in order, but some are created earlier. While a sidecar starts that has neither a hook nor a startup probe, the
+// containers after it are created already (ahead) and wait for their turn. Behind any other wait nothing is created early: an init
+// container, a hook or a startup probe may provide files and links that must exist when a container is created.
 //
-// What has completed once is not run again in the same sandbox. Its definition cannot change there either: the
-// hash of the sandbox covers it.
+// An init container that has completed is not run again in the same sandbox. Its definition cannot change there either, because the hash of
+// the sandbox covers it.
 
-// role is what a container is in its pod.
+// role is the kind of a container in its pod.
 type role int
 
 const (
@@ -35,7 +34,7 @@ const (
 	sidecar
 )
 
-// RoleIn returns the role of a container; one that the pod does not have was a regular one, as far as it matters.
+// RoleIn returns the role of a container. A container that the pod does not have counts as regular.
 func RoleIn(spec *corev1.PodSpec, name string) role {
 	for i := range spec.InitContainers {
 		if c := &spec.InitContainers[i]; c.Name == name {
@@ -48,7 +47,7 @@ func RoleIn(spec *corev1.PodSpec, name string) role {
 	return Regular
 }
 
-// roleOf returns the role in which an instance was made, or if nobody knows, the one it is to have.
+// roleOf returns the role in which an instance was created, or if that is unknown, the role in the current manifest.
 func (p *progress) roleOf(c *runner.Container) role {
 	for _, pod := range []*manifests.Pod{p.sandboxPod(), p.pod} {
 		if pod != nil && hasContainer(pod, c.Name) {
@@ -58,7 +57,7 @@ func (p *progress) roleOf(c *runner.Container) role {
 	return Regular
 }
 
-// position is where a container stands among the init containers.
+// position returns the index of a container among the init containers.
 func (p *progress) position(name string) int {
 	for _, pod := range []*manifests.Pod{p.sandboxPod(), p.pod} {
 		if pod == nil {
@@ -90,7 +89,7 @@ func (p *sequencer) inOrder() {
 	} else if p.getReady(gate); len(p.actions) > 0 {
 		return
 	}
-	// Not earlier: what comes next need not wait for what has ended to be put on record.
+	// Recorded only here: the next container need not wait until the exit of the previous one is on record.
 	for i := range p.pod.Object.Spec.InitContainers {
 		if c := &p.pod.Object.Spec.InitContainers[i]; !manifests.IsSidecar(c) && p.passed(c.Name) {
 			p.tidyOne(c.Name)
@@ -98,16 +97,16 @@ func (p *sequencer) inOrder() {
 	}
 }
 
-// gate says what those after a container may do.
+// gate is what the containers after a given one may do.
 type gate int
 
 const (
 	gateShut gate = iota // nothing
-	gateSoon             // be made
+	gateSoon             // be created
 	gateOpen             // be started
 )
 
-// initialize plans the init containers and says what the regular ones may do.
+// initialize plans the init containers and returns what the regular ones may do.
 func (p *sequencer) initialize() gate {
 	serving := slices.ContainsFunc(p.o.Containers, func(c runner.Container) bool {
 		return p.inSandbox(&c) && c.State == runner.ContainerRunning && p.roleOf(&c) == Regular
@@ -129,7 +128,7 @@ func (p *sequencer) initialize() gate {
 	return g
 }
 
-// after says what may be done after an init container whose turn it is.
+// after returns what may be done after an init container whose turn has come.
 func (p *sequencer) after(c *corev1.Container, serving bool) gate {
 	switch {
 	case !manifests.IsSidecar(c):
@@ -142,19 +141,19 @@ func (p *sequencer) after(c *corev1.Container, serving bool) gate {
 	return gateShut
 }
 
-// startsAtOnce says that a sidecar has started as soon as its process runs.
+// startsAtOnce reports whether a sidecar counts as started as soon as its process runs.
 func startsAtOnce(c *corev1.Container) bool {
 	return manifests.IsSidecar(c) && c.StartupProbe == nil && !hasPostStart(c)
 }
 
-// untried says that no instance of a container has ended, nor failed to start.
+// untried reports whether no instance of a container has ended or failed to start.
 func (p *progress) untried(name string) bool {
 	_, failed := p.o.Failures[ManifestKey(p.manifest, name)]
 	return !failed && newestThatRan(p.instances(name)) == nil
 }
 
-// ahead plans a container whose turn has not come, and says what those after it may do. Where the wait turns out to be
-// longer, what was made early goes: it may have become outdated.
+// ahead plans a container whose turn has not come, and returns what the containers after it may do. If the wait turns out to be longer than
+// the start of a process, containers created early are removed, because they may become outdated.
 func (p *sequencer) ahead(c *corev1.Container, g gate) gate {
 	all := p.instances(c.Name)
 	if g != gateSoon {
@@ -176,7 +175,7 @@ func (p *sequencer) ahead(c *corev1.Container, g gate) gate {
 	return gateShut
 }
 
-// takeBack removes instances that were made early; those that take the place of one that ran stay, for its history.
+// takeBack removes instances that were created early. Successors of an instance that ran stay, because they hold its history.
 func (p *sequencer) takeBack(all []*runner.Container) {
 	for _, c := range all {
 		if c.State == runner.ContainerCreated && p.inSandbox(c) && c.RestartCount == 0 && c.Last == nil && newestThatRan(all) == nil {
@@ -187,13 +186,13 @@ func (p *sequencer) takeBack(all []*runner.Container) {
 	}
 }
 
-// passed says that an init container need not run any more in this sandbox: it has succeeded, or a regular
-// container has been started, which it came before.
+// passed reports whether an init container need not run again in this sandbox: it has succeeded, or a regular container, which comes later,
+// has been started.
 func (p *progress) passed(name string) bool {
 	return !p.fresh && p.o.Sandbox != nil && InitPassed(&p.pod.Object.Spec, &p.o.PodState, p.round, name)
 }
 
-// InitPassed is passed for whoever has no plan to make.
+// InitPassed is the same as passed, for callers outside of a plan.
 func InitPassed(spec *corev1.PodSpec, o *runner.PodState, round int, name string) bool {
 	return slices.ContainsFunc(o.Containers, func(c runner.Container) bool {
 		switch {
@@ -206,12 +205,12 @@ func InitPassed(spec *corev1.PodSpec, o *runner.PodState, round int, name string
 	})
 }
 
-// Succeeded says that an init container has done its work.
+// Succeeded reports whether an init container has completed successfully.
 func Succeeded(c *runner.Container) bool {
 	return c.State == runner.ContainerExited && !c.Leaving() && c.Exit != nil && c.Exit.ExitCode == 0 && c.Exit.Reason != runner.ReasonOOMKilled
 }
 
-// initFailed says that an init container has failed for good, and the pod with it.
+// initFailed reports whether an init container has failed permanently, and the pod with it.
 func (p *progress) initFailed() bool {
 	for i := range p.pod.Object.Spec.InitContainers {
 		name := p.pod.Object.Spec.InitContainers[i].Name
@@ -226,10 +225,10 @@ func (p *progress) initFailed() bool {
 	return false
 }
 
-// ended says that the pod has nothing to do any more.
+// ended reports whether the pod has completed or failed.
 func (p *progress) ended() bool { return p.initFailed() || p.completedAll() }
 
-// completedAll says that no regular container will run again.
+// completedAll reports whether no regular container will run again.
 func (p *progress) completedAll() bool {
 	for i := range p.pod.Object.Spec.Containers {
 		all := p.instances(p.pod.Object.Spec.Containers[i].Name)
@@ -240,7 +239,7 @@ func (p *progress) completedAll() bool {
 	return true
 }
 
-// conclude stops what runs of a pod that has nothing more to do, sidecars last, and brings it to rest.
+// conclude stops the running containers of a pod that has completed or failed, sidecars last, and records their exits.
 func (p *stopper) conclude(reason string) {
 	for spec := range manifests.AllContainers(&p.pod.Object.Spec) {
 		if RoleIn(&p.pod.Object.Spec, spec.Name) != sidecar {
@@ -253,7 +252,7 @@ func (p *stopper) conclude(reason string) {
 	p.rest()
 }
 
-// rest ends the sidecars of a pod that has completed or failed, and brings the others to rest.
+// rest ends the sidecars of a pod that has completed or failed, and records the exits of the others.
 func (p *stopper) rest() {
 	var running []*runner.Container
 	others := false
@@ -273,7 +272,7 @@ func (p *stopper) rest() {
 	}
 }
 
-// tidyOne leaves one instance of a container: the newest that ran. One that runs still is not its business.
+// tidyOne keeps one instance of a container: the newest that ran. It leaves running instances alone.
 func (p *stopper) tidyOne(name string) {
 	all := p.instances(name)
 	stays := newestThatRan(all)
@@ -298,15 +297,15 @@ func (p *view) runs(name string) bool {
 	return slices.ContainsFunc(p.instances(name), func(c *runner.Container) bool { return c.State == runner.ContainerRunning })
 }
 
-// started says that a sidecar is as far as those after it wait for.
+// started reports whether a sidecar has started as far as the containers after it require.
 func (p *progress) started(spec *corev1.Container) bool {
 	return slices.ContainsFunc(p.instances(spec.Name), func(c *runner.Container) bool {
 		return p.inSandbox(c) && (p.holding() || p.fits(c.Name, c)) && !c.Leaving() && p.o.Started(spec, c)
 	})
 }
 
-// getReady is for the time in which init containers run: what comes after them is made if that may be, else its images
-// are fetched, and what ended is put on record.
+// getReady prepares for the time after the init containers: it creates later containers if that is allowed, otherwise pulls their images,
+// and records exits.
 func (p *sequencer) getReady(g gate) {
 	for i := range p.pod.Object.Spec.Containers {
 		g = p.ahead(&p.pod.Object.Spec.Containers[i], g)
@@ -328,8 +327,8 @@ func (p *steps) planned(kind runner.ActionKind, name string) bool {
 	return slices.ContainsFunc(p.actions, func(a runner.Action) bool { return a.Kind == kind && a.Container == name })
 }
 
-// anewInOrder makes the sandbox of a pod with init containers anew after a reboot: all of them run again, before anything
-// else. Old records stay until their container runs again, because they have its history.
+// anewInOrder recreates the sandbox of a pod with init containers after a reboot: all of them run again first. Old records stay until their
+// container runs again, because they hold its history.
 func (p *reviver) anewInOrder(same bool) {
 	stays := func(c *runner.Container) bool {
 		all := p.instances(c.Name)

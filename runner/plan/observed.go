@@ -9,77 +9,75 @@ import (
 	"monopod/runner/probe"
 )
 
-// Failure is the memory of the worker about a step that did not work, kept until it works or the manifest changes.
+// Failure is the worker's memory of a failed step, kept until the step succeeds or the manifest changes.
 type Failure struct {
 	// Reason is a waiting reason, e.g. ErrImagePull or CreateContainerConfigError.
 	Reason  string
 	Message string
-	// Count is how often in a row.
+	// Count is the number of consecutive failures.
 	Count int
-	// At is when it last failed.
+	// At is the time of the latest failure.
 	At time.Time
-	// Cause is what went wrong. Its kind is always set, its Detail is Message without the name of the step.
+	// Cause is what failed. Its kind is always set; its Detail is Message without the name of the step.
 	Cause cause.Cause
 }
 
-// Observed is everything Plan decides on besides the desired pod and the time. PodState comes from the
-// runtime and survives everything; the rest is the memory of the worker and may be empty at any time.
+// Observed is all that Plan decides on besides the desired pod and the time. PodState comes from the runtime and survives restarts; the
+// rest is the memory of the worker and may be empty at any time.
 type Observed struct {
 	runner.PodState
-	// Failures by Action.FailureKey: the container's name, empty for the pod. Steps that stop or remove one
-	// instance, and those that follow the recorded manifest, have keys of their own, so that trouble with
-	// them delays nothing else.
+	// Failures are keyed by Action.FailureKey: the container's name, or empty for the pod. Steps that stop or remove one instance, and steps
+	// that follow the recorded manifest, have keys of their own, so that their failures delay nothing else.
 	Failures map[string]Failure
-	// NewUID is the uid for the next sandbox, unless the manifest has one.
+	// NewUID is the uid of the next sandbox, unless the manifest has one.
 	NewUID string
-	// Prepared tells about the slow preparations of this desired pod that went on in the background: by
-	// container name for EnsureImage, the empty name for CheckPod.
+	// Prepared holds the slow preparations for this desired pod that run in the background: by container name for EnsureImage, under the empty
+	// name for CheckPod.
 	Prepared map[string]Preparation
-	// Hooks are those that this agent has begun and whose container still exists.
+	// Hooks are the hooks started by this agent whose container still exists.
 	Hooks map[HookKey]HookState
-	// Probes is what the probes of this agent say about running containers, by container id. Containers that
-	// have none are not in it.
+	// Probes are the probe results of running containers, by container id. Containers without probes are missing.
 	Probes map[string]probe.Health
 	// Killed holds, by container id, when KillContainer was last applied.
 	Killed map[string]time.Time
-	// Kept says that desired is only the manifest recorded on the sandbox: the pod is kept as it is, so
-	// what runs by another definition (an update that was under way) is left alone.
+	// Kept reports that desired is only the manifest recorded on the sandbox. The pod is kept as it is; a container that runs with another
+	// definition (of an update in progress) is left alone.
 	Kept bool
-	// VolumesStale says that volumes which follow edits have not been synced with this pod yet.
+	// VolumesStale reports that volumes that follow edits of their objects have not been synced for this pod yet.
 	VolumesStale bool
-	// Stale has the ids of instances that wait to be started and whose environment, or part of a volume, was made from
-	// content that has changed since, or may have: a kubelet looks at that right before the start.
+	// Stale has the ids of created instances whose environment or subPath volume was made from content that has or may have changed since. The
+	// kubelet resolves both immediately before the start.
 	Stale map[string]bool
-	// Halt, unless nil, says that the pod must not run now.
+	// Halt is set if the pod must not run now.
 	Halt *runner.Halt
-	// Evict, unless nil, orders that the pod is evicted.
+	// Evict is set if the pod must be evicted.
 	Evict *Eviction
-	// Grace, unless nil, is how long the pod may take to stop now that it must go, whatever its manifest says.
+	// Grace, if set, overrides the grace period of the manifest for a pod that is being removed.
 	Grace *time.Duration
-	// Waits says that the pod may not be made again now, if it is evicted.
+	// Waits reports that the pod, if evicted, must not be recreated now.
 	Waits bool
 	// Options are the configured limits.
 	Options Options
-	// Hashes caches the hashes of manifests between plans; may be nil.
+	// Hashes caches the hashes of manifests between plans; it may be nil.
 	Hashes *podhash.Cache
 }
 
 // Options of planning.
 type Options struct {
-	// MaxBackOff is the longest wait before a crashed container is started again, 1 s to 300 s; 0 means 300 s.
+	// MaxBackOff is the longest wait before a crashed container is restarted, 1 s to 300 s; 0 means 300 s.
 	MaxBackOff time.Duration
-	// Parallel is how many containers of one pod are made at the same time. With 0 or 1, one after another.
+	// Parallel is the number of containers of one pod that are created concurrently. 0 and 1 mean one after another.
 	Parallel int
 }
 
-// Preparation is the state of an EnsureImage or CheckPod that was not waited for.
+// Preparation is the state of an EnsureImage or CheckPod that runs in the background.
 type Preparation string
 
 // Preparation states.
 const (
-	// PreparationRunning: it goes on in the background; its end is an event.
+	// PreparationRunning means that it is still running; its end is an event.
 	PreparationRunning Preparation = "Running"
-	// PreparationDone: it succeeded and need not be repeated now.
+	// PreparationDone means that it succeeded and need not be repeated now.
 	PreparationDone Preparation = "Done"
 )
 
@@ -89,7 +87,7 @@ type HookKey struct {
 	Hook        runner.HookKind
 }
 
-// HookState is the state of a hook that this agent has begun.
+// HookState is the state of a hook that this agent has started.
 type HookState string
 
 // States of hooks.
@@ -99,7 +97,7 @@ const (
 	HookFailed  HookState = "Failed"
 )
 
-// FailureKey is where a failure of the action is kept in Observed.Failures. A container name has no colon.
+// FailureKey returns the key of the action's failures in Observed.Failures. Prefixes end in a colon, which container names cannot contain.
 func FailureKey(a runner.Action) string {
 	switch a.Kind {
 	case runner.RecordHealth, runner.MarkStarted, runner.RunHook, runner.MarkStopping, runner.StopContainer, runner.KillContainer, runner.FinishContainer, runner.RemoveContainer:
@@ -117,7 +115,7 @@ const VolumesKey = "volumes:"
 
 func instanceKey(containerID string) string { return "id:" + containerID }
 
-// ManifestKey is the key of failures of a container, by the manifest that the step followed.
+// ManifestKey returns the key of failures of a container, which depends on the manifest that the step followed.
 func ManifestKey(m runner.Manifest, container string) string {
 	if m == runner.DesiredManifest {
 		return container

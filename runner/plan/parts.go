@@ -8,36 +8,36 @@ import (
 	"monopod/runner"
 )
 
-// A plan is made by parts that build on each other. Each part embeds the one below it and adds what it decides on:
+// A plan is made by parts that build on each other. Each part embeds the one below it and adds its own decisions:
 //
-//	view             the manifest that is followed and what was observed: which instance was made from which definition
-//	progress         how far the pod is: init containers that have completed, whether it has ended or was evicted
-//	steps            the plan so far, and the actions that need no decision: records, resizes, syncs of volumes
+//	view             the manifest that is followed and the observation: which instance was created from which definition
+//	progress         how far the pod is: completed init containers, whether it has ended or was evicted
+//	steps            the plan so far, and actions that need no decision: records, resizes, syncs of volumes
 //	stopper          the end of containers: hooks, grace periods, order
 //	containerPlanner one container: images, exchange of instances, restarts
 //	sequencer        the order of containers: init containers, sidecars, rounds of restarts
 //	sandboxPlanner   the sandbox: created, replaced, removed
 //	failer           pods that fail as a whole: deadlines, evictions
-//	reviver          sandboxes whose namespaces are gone, as after a reboot
+//	reviver          sandboxes without namespaces, as after a reboot
 //	planner          chooses what applies to the pod
 
-// view is the manifest that is followed, and what was observed. Its methods answer questions only.
+// view is the manifest that is followed and the observation. Its methods have no side effects.
 type view struct {
 	now time.Time
-	// pod is the desired manifest, or for parts of a plan the recorded one, as manifest says.
+	// pod is the desired manifest, or in parts of a plan the recorded one; manifest tells which.
 	pod      *manifests.Pod
 	manifest runner.Manifest
 	o        Observed
 	hashes   *podhash.Cache
-	// fresh reports that the sandbox is created by this plan: none of the observed containers is in it.
+	// fresh reports that this plan creates the sandbox, so none of the observed containers is in it.
 	fresh bool
 	// evicting reports that this plan evicts the pod.
 	evicting bool
-	// round is the round that the pod is in; see round.go.
+	// round is the current round of the pod; see round.go.
 	round int
 }
 
-// followRecord returns the view in which the manifest recorded on the sandbox is followed.
+// followRecord returns the view that follows the manifest recorded on the sandbox.
 func (p *view) followRecord() *view {
 	v := *p
 	v.pod, v.manifest = p.o.Sandbox.Pod, runner.RecordedManifest
@@ -50,7 +50,7 @@ type progress struct{ *view }
 type draft struct {
 	actions []runner.Action
 	next    time.Time
-	// network reports that the network is set up by an action of the plan.
+	// network reports that an action of the plan sets up the network.
 	network bool
 }
 
@@ -63,13 +63,13 @@ type stopper struct{ steps }
 
 type containerPlanner struct {
 	stopper
-	// held reports that no container may be started: an earlier one is not ready for it.
+	// held reports that no container may be started, because an earlier one is not ready for it.
 	held bool
 }
 
 type sequencer struct{ containerPlanner }
 
-// recorded returns a sequencer that continues the same plan by the manifest recorded on the sandbox.
+// recorded returns a sequencer that continues the same plan with the manifest recorded on the sandbox.
 func (p *sequencer) recorded() *sequencer {
 	q := *p
 	q.view = p.followRecord()

@@ -7,11 +7,11 @@ import (
 	"monopod/runner"
 )
 
-// Planning of a sandbox whose namespaces are gone and in which nothing is to be started: after a reboot because the pod has
-// completed, else because something unmounted the pins while all containers run.
+// Planning of a sandbox without namespaces in which no container needs to be started: after a reboot because the pod has completed,
+// otherwise because something unmounted the pins while all containers run.
 
-// withoutPins is update for a sandbox that has lost its namespaces and in which nothing is to be started. What still runs is
-// treated as in any other sandbox: hooks, probes, resizes, volumes, and its end once the pod has nothing more to do.
+// withoutPins is update for such a sandbox. Running containers are treated as in any other sandbox: hooks, probes, resizes, volumes, and
+// their end once the pod has completed.
 func (p *sequencer) withoutPins() {
 	switch {
 	case len(p.pod.Object.Spec.InitContainers) > 0 && p.ended():
@@ -29,7 +29,7 @@ func (p *sequencer) withoutPins() {
 	p.syncVolumes()
 }
 
-// leaveRunning keeps the old pod up while the new one cannot be made: nothing is stopped, and nothing can be started.
+// leaveRunning keeps the old pod running while the new one cannot be created: it stops nothing, and nothing can be started.
 func (p *containerPlanner) leaveRunning() {
 	for spec := range manifests.AllContainers(&p.pod.Object.Spec) {
 		for _, c := range p.instances(spec.Name) {
@@ -42,7 +42,7 @@ func (p *containerPlanner) leaveRunning() {
 	}
 }
 
-// tidy brings a pod to rest of which nothing is to be started: one instance of each container stays.
+// tidy cleans up a pod whose containers are not started again: one instance of each container stays.
 func (p *containerPlanner) tidy() {
 	for spec := range manifests.AllContainers(&p.pod.Object.Spec) {
 		all := p.instances(spec.Name)
@@ -62,7 +62,7 @@ func (p *containerPlanner) tidy() {
 	}
 }
 
-// settlePod brings the instances to rest while the pod has to wait.
+// settlePod settles all instances while the pod has to wait.
 func (p *stopper) settlePod() {
 	for i := range p.o.Containers {
 		p.settle(&p.o.Containers[i])

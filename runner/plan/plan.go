@@ -1,6 +1,7 @@
-// Package plan decides what to do next with one pod: Plan turns the desired and the observed state into actions, and the time of the next look.
+// Package plan decides what to do next with one pod: Plan turns the desired and the observed state into actions and the time of the next
+// plan.
 //
-// It is pure: no clock, no disk, no runtime, no goroutines. It must not decide which pods may start: runner/admit does.
+// It is pure: no clock, disk, runtime or goroutines. It must not decide which pods may start, which is the task of runner/admit.
 package plan
 
 import (
@@ -13,21 +14,20 @@ import (
 	"monopod/runner"
 )
 
-// Plan decides what to do now to bring a pod from what was observed to what is desired, and when to look
-// again without an event: the zero next means that there is nothing to wait for but events. A nil desired
-// means that the pod must go. Plan is pure; an empty plan with a zero next is the state of a converged pod.
+// Plan returns the actions that bring a pod from the observed to the desired state, and when to plan again if no event occurs; a zero next
+// means to wait for events only. A nil desired means that the pod must be removed. Plan is pure. For a converged pod it returns an empty
+// plan and a zero next.
 //
-// The actions are meant to be applied in order. What is left when one fails:
-//   - an action of the pod (no Container) fails: the rest is not applied;
-//   - an action of a container fails: the rest of that container is not applied, the other containers go on,
-//     and RemoveSandbox is not applied.
+// The actions must be applied in order. If one fails:
+//  - an action of the pod (no Container): the remaining actions are not applied;
+//  - an action of a container: the remaining actions of that container and RemoveSandbox are not applied; other containers continue.
 //
-// The sandbox comes before the images, although it is of no use without them: its network is set up in the
-// background while images are looked up and containers created, and so costs nothing (CNI takes 15 to 70 ms,
-// creating a container about 50). It also gives the pod its uid, its addresses and its record at once,
-// however long a pull takes. Containers follow one by one in the order of the manifest. Who applies the plan may create
-// several at once (see batch), but starts them in this order; what is created before its turn to be started is in the
-// plan without its start (see plan_init.go).
+// The sandbox comes before the images, although it is useless without them: its network is set up in the background while images are looked
+// up and containers created, and so costs no time (CNI takes 15 to 70 ms, creating a container about 50). It also gives the pod its uid,
+// addresses and record immediately, however long a pull takes.
+//
+// Containers follow one by one in the order of the manifest. The caller may create several concurrently (see batch), but starts them in
+// this order. A container that is created before its turn has no start in the plan (see init.go).
 func Plan(now time.Time, desired *manifests.Pod, o Observed) (actions []runner.Action, next time.Time) {
 	p := newPlanner(&view{now: now, pod: desired, o: o, hashes: o.Hashes})
 	if p.final() {
@@ -58,7 +58,7 @@ func Plan(now time.Time, desired *manifests.Pod, o Observed) (actions []runner.A
 	return p.actions, p.next
 }
 
-// keep handles a pod whose sandbox is as desired. Its limits hold whether or not the namespaces of the sandbox still exist.
+// keep handles a pod whose sandbox is as desired. Its limits apply whether or not the namespaces of the sandbox still exist.
 func (p *planner) keep() {
 	if p.pod.Object.Spec.ActiveDeadlineSeconds != nil && p.overdue() {
 		p.expire()
@@ -80,14 +80,14 @@ func (p *steps) add(a runner.Action) {
 	p.actions = append(p.actions, a)
 }
 
-// at asks to be called again at t.
+// at requests another plan at t.
 func (p *steps) at(t time.Time) {
 	if p.next.IsZero() || t.Before(p.next) {
 		p.next = t
 	}
 }
 
-// blocked says that the last try failed not long enough ago. A failure in the future does not block.
+// blocked reports whether the last attempt failed too recently to retry. A failure in the future does not block.
 func (p *steps) blocked(key string) bool {
 	f, ok := p.o.Failures[key]
 	if !ok || f.At.After(p.now) || !p.now.Before(f.Due()) {
@@ -99,7 +99,7 @@ func (p *steps) blocked(key string) bool {
 
 func (p *steps) podBlocked() bool { return p.blocked(ManifestKey(p.manifest, "")) }
 
-// create makes a pod of which there is no sandbox.
+// create creates a pod that has no sandbox.
 func (p *sandboxPlanner) create() {
 	if p.podBlocked() {
 		return
@@ -121,7 +121,7 @@ func (p *sandboxPlanner) createSandbox(reason string) {
 	p.fresh, p.round = true, 0
 }
 
-// update handles a pod whose sandbox is as desired: each container by itself.
+// update handles a pod whose sandbox is as desired, container by container.
 func (p *sequencer) update() {
 	p.containers()
 	p.resizePod()
@@ -129,7 +129,7 @@ func (p *sequencer) update() {
 	p.syncVolumes()
 }
 
-// syncVolumes brings volumes of a pod that runs up to date. Those of new containers are made so.
+// syncVolumes updates the volumes of a running pod. New containers get current volumes anyway.
 func (p *steps) syncVolumes() {
 	if !p.o.VolumesStale || p.holding() || p.blocked(VolumesKey) {
 		return
@@ -167,15 +167,15 @@ func (p *sequencer) regular() {
 	p.held = false
 }
 
-// portsTaken says that a container which is to serve on ports, and is new under its name, has to wait for one that the manifest
-// does not have any more and that still runs: it may be the same one under another name.
+// portsTaken reports whether a container that serves on ports, and is new under its name, has to wait for a running container that the
+// manifest lacks now: it may be the same container, renamed.
 func (p *view) portsTaken(spec *corev1.Container) bool {
 	return len(spec.Ports) > 0 && !p.holding() && newestThatRan(p.instances(spec.Name)) == nil && slices.ContainsFunc(p.o.Containers, func(c runner.Container) bool {
 		return c.State == runner.ContainerRunning && p.inSandbox(&c) && !hasContainer(p.pod, c.Name)
 	})
 }
 
-// strangers takes containers away that the manifest does not have.
+// strangers removes containers that the manifest does not have.
 func (p *containerPlanner) strangers() {
 	for i := range p.o.Containers {
 		switch c := &p.o.Containers[i]; {
@@ -188,12 +188,12 @@ func (p *containerPlanner) strangers() {
 	}
 }
 
-// holding says that the manifest followed is the recorded one. It may be older than some of what runs, because
-// it is stored at the end of an update: what runs is then left alone, whatever its definition.
+// holding reports whether the manifest that is followed is the recorded one. It is stored at the end of an update, so it may be older than
+// some running containers; those are left alone, whatever their definition.
 func (p *view) holding() bool { return p.o.Kept || p.manifest == runner.RecordedManifest }
 
-// record stores a changed manifest, but only when the stored one is no longer needed: while an instance runs
-// by a definition of the stored manifest that the desired one has replaced, it is what would be gone back to.
+// record stores a changed manifest once the stored one is not needed for a revert: that is, when no running instance uses a definition of
+// the stored manifest that the desired one has replaced.
 func (p *steps) record() {
 	if p.holding() || !p.recordDiffers() || p.recordNeeded() || p.podBlocked() {
 		return
@@ -218,8 +218,8 @@ func (p *progress) recordNeeded() bool {
 	})
 }
 
-// replace handles a change that needs a new sandbox. Nothing is stopped before everything that can be
-// verified has been; until then, and if that fails, the old pod is kept alive from its recorded manifest.
+// replace handles a change that needs a new sandbox. Nothing is stopped before all that can be verified has been verified. Until then, and
+// if verification fails, the old pod is kept running from its recorded manifest.
 func (p *sandboxPlanner) replace() {
 	if !p.stopping() {
 		switch {
@@ -237,7 +237,7 @@ func (p *sandboxPlanner) replace() {
 	p.rebuild("pod definition changed")
 }
 
-// stopping says that the old pod is on its way out already: it was signaled, and nothing else runs.
+// stopping reports whether the old pod is already ending: it was sent the signal, and nothing else runs.
 func (p *progress) stopping() bool {
 	begun := false
 	for i := range p.o.Containers {
@@ -260,7 +260,7 @@ func (p *sandboxPlanner) keepOld() {
 	}
 }
 
-// rebuild takes everything down and starts the pod anew.
+// rebuild removes everything and creates the pod again.
 func (p *sandboxPlanner) rebuild(reason string) {
 	if !p.stopAll(reason) || p.podBlocked() || !p.removeAll(reason) {
 		return
@@ -270,7 +270,7 @@ func (p *sandboxPlanner) rebuild(reason string) {
 	p.containers()
 }
 
-// remove takes the whole pod away.
+// remove removes the pod.
 func (p *sandboxPlanner) remove() {
 	if p.o.Sandbox == nil && len(p.o.Containers) == 0 {
 		if p.o.Place != nil && !p.podBlocked() {
@@ -283,7 +283,7 @@ func (p *sandboxPlanner) remove() {
 	}
 }
 
-// removeAll removes all containers and the sandbox, and says whether nothing is left to be waited for.
+// removeAll removes all containers and the sandbox, and reports whether nothing remains to wait for.
 func (p *sandboxPlanner) removeAll(reason string) bool {
 	ok := true
 	for i := range p.o.Containers {
@@ -295,10 +295,9 @@ func (p *sandboxPlanner) removeAll(reason string) bool {
 	return ok
 }
 
-// revive handles a sandbox whose namespaces are gone, which is what a reboot leaves. When nothing is to be
-// started it stays as it is: a completed pod stays completed. Otherwise it is set up again, or replaced if it is not
-// as desired. Images are seen to before the old records go, because those tell that the image was good enough before
-// (see image).
+// revive handles a sandbox without namespaces, as after a reboot. If no container needs to be started, it stays as it is: a completed pod
+// stays completed. Otherwise it is set up again, or replaced if it is not as desired. Images are ensured before the old records are
+// removed, because those show that the image was usable before (see image).
 func (p *reviver) revive() {
 	same := p.sameSandbox(p.pod)
 	if !same && slices.ContainsFunc(p.o.Containers, func(c runner.Container) bool { return c.State == runner.ContainerRunning }) {
@@ -312,7 +311,7 @@ func (p *reviver) revive() {
 	}
 	ready := p.imagesFirst(starts)
 	running := slices.ContainsFunc(p.o.Containers, func(c runner.Container) bool { return c.State == runner.ContainerRunning })
-	if len(ready) == 0 || running && len(ready) < len(starts) || p.podBlocked() { // what runs is stopped only for what can be started
+	if len(ready) == 0 || running && len(ready) < len(starts) || p.podBlocked() { // running containers are stopped only for those that can be started
 		p.settlePod()
 		return
 	}
@@ -338,7 +337,7 @@ func (p *reviver) revive() {
 	}
 }
 
-// startAgain starts an instance that this plan creates after a reboot, unless an earlier one has a hook to wait for.
+// startAgain starts an instance that this plan creates after a reboot, unless an earlier container has a hook to wait for.
 func (p *containerPlanner) startAgain(name, reason string) {
 	p.startNew(name, reason)
 	if spec := ContainerSpec(p.pod, name); spec != nil {
@@ -346,8 +345,8 @@ func (p *containerPlanner) startAgain(name, reason string) {
 	}
 }
 
-// takeUp sets the sandbox up again, with its uid and what is on its disk, and starts what is ready in it. The old
-// instances go last: until then they are the history, should this be cut off.
+// takeUp sets the sandbox up again, with its uid and its data on disk, and starts the prepared containers in it. The old instances are
+// removed last: until then they hold the history, in case this is interrupted.
 func (p *reviver) takeUp(ready []start, reason string) {
 	p.add(runner.Action{Kind: runner.ReviveSandbox, Reason: reason})
 	p.fresh = true
@@ -367,8 +366,8 @@ type start struct {
 	create runner.Action
 }
 
-// survey finds what is to be started in a new sandbox, and the instances that need not run again. Containers
-// that still run as desired (only the pins are gone) are no reason for a new sandbox, but go with it.
+// survey finds the containers to be started in a new sandbox, and the instances that need not run again. Containers that still run as
+// desired (only the pins are gone) do not require a new sandbox, but are replaced with it.
 func (p *reviver) survey(same bool) (starts []start, complete map[string]bool) {
 	if len(p.pod.Object.Spec.InitContainers) > 0 {
 		return p.surveyInOrder(same), nil
@@ -401,25 +400,25 @@ func (p *view) fine(c *runner.Container) bool {
 	return c.State == runner.ContainerRunning && !c.Leaving() && p.inSandbox(c) && (p.holding() || p.asWanted(c))
 }
 
-// completed says that the instance ended by itself and that its policy does not want it again. Restarts after a
-// reboot do not wait for their back-off: it was a longer break than most, and kubelet does not wait either.
+// completed reports whether the instance ended by itself and its policy does not restart it. Restarts after a reboot do not wait for their
+// back-off: the reboot took longer than most back-offs, and the kubelet does not wait either.
 func (p *progress) completed(c *runner.Container) bool {
 	return c.State == runner.ContainerExited && p.fits(c.Name, c) && !p.outdated(c) && !p.restart(c).Wanted
 }
 
-// carry takes the history of the previous instance over.
+// carry takes over the history of the previous instance.
 func (s *start) carry() {
 	switch {
 	case s.prev == nil:
-	case s.prev.State == runner.ContainerCreated: // it never ran: the new one takes its place
+	case s.prev.State == runner.ContainerCreated: // it never ran: the new one replaces it
 		s.create.RestartCount, s.create.Last = s.prev.RestartCount, s.prev.Last
 	default:
 		s.create.RestartCount, s.create.Last = s.prev.RestartCount+1, s.prev.Ending()
 	}
 }
 
-// imagesFirst adds the image steps and returns the containers that can be created once these are done. It
-// returns none while an image is still on its way.
+// imagesFirst adds the image steps and returns the containers that can be created once these are done. It returns none while an image is
+// being pulled.
 func (p *reviver) imagesFirst(starts []start) (ready []start) {
 	for _, s := range starts {
 		switch p.image(s.create.Container, s.prev) {
@@ -439,7 +438,7 @@ func (p *progress) restart(c *runner.Container) Restart {
 
 func hasContainer(pod *manifests.Pod, name string) bool { return ContainerSpec(pod, name) != nil }
 
-// ContainerSpec returns the container's definition, nil when the pod has none of that name.
+// ContainerSpec returns the container's definition, nil if the pod has none of that name.
 func ContainerSpec(pod *manifests.Pod, name string) *corev1.Container {
 	return manifests.FindContainer(&pod.Object.Spec, name)
 }

@@ -25,11 +25,11 @@ var update = flag.Bool("update", false, "rewrite the expected plans in testdata/
 
 const scenarios = "../../testdata/scenarios"
 
-// zero is the time that all times of a scenario are counted from.
+// zero is the base of all times of a scenario.
 var zero = time.Date(2026, 1, 2, 3, 0, 0, 0, time.UTC)
 
-// scenario is the file observed.yaml of a story. Times are durations since zero. made-for and recorded name
-// another file of the story, without .yaml.
+// scenario is the file observed.yaml of a story. Times are durations since zero. made-for and recorded name another file of the story,
+// without .yaml.
 type scenario struct {
 	Now        string             `json:"now"`
 	NewUID     string             `json:"newUID"`
@@ -198,7 +198,7 @@ func (s *story) instance(i scenarioInstance) runner.Container {
 	return c
 }
 
-// printPlan writes a plan as scenarios have it.
+// printPlan formats a plan as in scenario files.
 func printPlan(actions []runner.Action, next time.Time) string {
 	var b strings.Builder
 	for _, a := range actions {

@@ -10,14 +10,14 @@ import (
 	"monopod/runner/probe"
 )
 
-// Planning of what probes found out. They are asked in the background (see worker_probe.go); what they say is in
-// Observed.Probes, and a change of it wakes the worker:
+// Planning of probe results. Probes run in the background (see pool/worker_probe.go); their results are in Observed.Probes, and a change
+// wakes the worker:
 //
 //	startup or liveness probe has failed:  StopContainer for that cause, then the restart policy
 //	started, or ready, has changed:        RecordHealth, so that the next agent knows it from the start
 
-// Started says that a container is as far as those that come after it wait for: it runs, its postStart hook has
-// succeeded, and its startup probe as well.
+// Started reports whether a container has started as far as later containers require: it runs, and its postStart hook and its startup probe
+// have succeeded.
 func (o *Observed) Started(spec *corev1.Container, c *runner.Container) bool {
 	if c.State != runner.ContainerRunning || c.PostStart == runner.PostStartPending {
 		return false
@@ -31,7 +31,7 @@ func (o *Observed) Started(spec *corev1.Container, c *runner.Container) bool {
 	return c.Health.Started
 }
 
-// Ready says that a container can be used: it has started, and its readiness probe does not say otherwise.
+// Ready reports whether a container is ready: it has started, and its readiness probe does not fail.
 func (o *Observed) Ready(spec *corev1.Container, c *runner.Container) bool {
 	if !o.Started(spec, c) {
 		return false
@@ -45,7 +45,7 @@ func (o *Observed) Ready(spec *corev1.Container, c *runner.Container) bool {
 	return c.Health.Ready
 }
 
-// probes acts on the results of the probes of a running container.
+// probes acts on the probe results of a running instance.
 func (p *stopper) probes(c *runner.Container) {
 	h, ok := p.o.Probes[c.ID]
 	if !ok || c.State != runner.ContainerRunning || p.blocked(instanceKey(c.ID)) {
@@ -72,13 +72,12 @@ func causeOf(kind probe.Kind) runner.StopCause {
 	return runner.StopLivenessProbe
 }
 
-// Unhealthy is the reason of a stop, in kubelet's words.
+// Unhealthy returns the reason of a stop, in the kubelet's words.
 func Unhealthy(v *probe.Verdict) string {
 	return fmt.Sprintf("Unhealthy: %s probe failed: %s", v.Kind, v.Output)
 }
 
-// graceOf is how long an instance that is stopped for a cause may take. A probe that has failed can set another time
-// than the pod does.
+// graceOf returns the grace period of an instance that is stopped for a cause. A failed probe can have its own grace period.
 func (p *progress) graceOf(c *runner.Container, cause runner.StopCause) time.Duration {
 	if c.Leaving() {
 		cause = c.StopCause

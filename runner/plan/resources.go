@@ -10,21 +10,21 @@ import (
 	"monopod/runner"
 )
 
-// Resizing. A change of cpu and memory alone is no change of definition: the cgroup of the running container is
-// changed, unless its resizePolicy asks for a restart. What makes room for it, the pod's cgroup, follows when all
-// containers have got what they are to have; that it is never too small meanwhile is seen to by the actions.
+// Resizing. A change of cpu and memory alone does not change the definition: the cgroup of the running container is changed, unless its
+// resizePolicy requires a restart. The pod's cgroup is set to its final size once all containers have their resources; UpdateResources
+// ensures that it is never too small before.
 
 // Made reports whether the instance was made from the container's definition in pod.
 func Made(h *podhash.Cache, pod *manifests.Pod, c *runner.Container) bool {
 	return ranWith(pod, c) && c.Hash == h.Container(pod, c.Name)
 }
 
-// asWanted says that the instance was made from the definition that is followed, or has become so.
+// asWanted reports whether the instance was created from the definition that is followed, or has been updated to it.
 func (p *view) asWanted(c *runner.Container) bool {
 	return Made(p.hashes, p.pod, c) && !p.outgrown(c)
 }
 
-// outgrown says that the instance can get the resources that are wanted only by being made anew.
+// outgrown reports whether the instance must be recreated to get the desired resources.
 func (p *view) outgrown(c *runner.Container) bool {
 	if p.sized(c) {
 		return false
@@ -38,12 +38,12 @@ func (p *view) outgrown(c *runner.Container) bool {
 	return false
 }
 
-// sized says that the instance has the resources that are wanted, or that nobody can tell.
+// sized reports whether the instance has the desired resources, or its resources are unknown.
 func (p *view) sized(c *runner.Container) bool {
 	return p.holding() || c.ResourcesHash == "" || c.ResourcesHash == p.hashes.Resources(p.pod, c.Name)
 }
 
-// resizeRestarts says that one of the resources that differ is not to be changed while the container runs.
+// resizeRestarts reports whether one of the resources that differ must not be changed while the container runs.
 func resizeRestarts(spec *corev1.Container, has *corev1.ResourceRequirements) bool {
 	if spec == nil || has == nil {
 		return false
@@ -60,7 +60,7 @@ func sameAmount(a, b corev1.ResourceList, name corev1.ResourceName) bool {
 	return inA == inB && x.Cmp(y) == 0
 }
 
-// resize changes the resources of an instance that runs.
+// resize changes the resources of a running instance.
 func (p *steps) resize(c *runner.Container) {
 	if c.State != runner.ContainerRunning || c.Leaving() || p.sized(c) || p.blocked(ResizeKey(c.Name)) {
 		return
@@ -68,7 +68,7 @@ func (p *steps) resize(c *runner.Container) {
 	p.add(runner.Action{Kind: runner.UpdateResources, Container: c.Name, ContainerID: c.ID, Reason: "resources changed"})
 }
 
-// resizePod changes the pod's cgroup, once every container that runs has what it is to have.
+// resizePod changes the pod's cgroup once every running container has its desired resources.
 func (p *steps) resizePod() {
 	s := p.o.Sandbox
 	if p.fresh || p.holding() || s.ResourcesHash == "" || s.ResourcesHash == p.hashes.PodResources(p.pod) || p.blocked(ResizeKey("")) {
@@ -82,11 +82,11 @@ func (p *steps) resizePod() {
 	}
 }
 
-// sameSandbox says that the sandbox fits the pod: its cgroup is among those of the pod's class, too.
+// sameSandbox reports whether the sandbox matches the pod, including the QoS class of its cgroup.
 func (p *view) sameSandbox(pod *manifests.Pod) bool {
 	s := p.o.Sandbox
 	return s.Hash == p.hashes.Sandbox(pod) && (s.QOSClass == "" || s.QOSClass == manifests.QOSClass(pod.Object))
 }
 
-// ResizeKey is where failures of UpdateResources are kept: they delay nothing else. The empty name is the pod's.
+// ResizeKey returns the key of failures of UpdateResources, which delay nothing else. The empty name is the pod's.
 func ResizeKey(container string) string { return "resize:" + container }

@@ -16,7 +16,7 @@ import (
 	"monopod/runner/runtimetest"
 )
 
-// limited is a pod with containers a and b, of which a has these limits of cpu and memory.
+// limited returns a pod with containers a and b; a has these limits of cpu and memory.
 func limited(cpu, memory string, policy ...corev1.ContainerResizePolicy) *manifests.Pod {
 	return edited(testPod("x", testContainer("a", runtimetest.ScriptServe), testContainer("b", runtimetest.ScriptServe)), func(p *corev1.Pod) {
 		list := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu), corev1.ResourceMemory: resource.MustParse(memory)}
@@ -25,7 +25,7 @@ func limited(cpu, memory string, policy ...corev1.ContainerResizePolicy) *manife
 	})
 }
 
-// runs is the state of a pod that runs as wanted.
+// runs returns the state of a pod that runs as desired.
 func runs(pod *manifests.Pod) plan.Observed {
 	o := plan.Observed{PodState: runner.PodState{Sandbox: &runner.Sandbox{
 		ID: "s1", UID: "u", Hash: podhash.Sandbox(pod.Object), Pod: pod, Alive: true, Network: runner.NetworkReady,
@@ -97,7 +97,7 @@ func TestResize(t *testing.T) {
 	}
 }
 
-// testPodAB is a pod like limited, without any resources.
+// testPodAB returns a pod like limited, without any resources.
 func testPodAB() *manifests.Pod {
 	return testPod("x", testContainer("a", runtimetest.ScriptServe), testContainer("b", runtimetest.ScriptServe))
 }

@@ -11,24 +11,23 @@ import (
 	"monopod/runner"
 )
 
-// Crash back-off, as kubelet's: the first restart comes at once, then after 10, 20,
-// 40, 80, 160, 300, 300... seconds from the exit; an instance that ran longer than 10 minutes starts it over.
-// Unlike kubelet's it is a property of the container record, so that it outlives the agent; a reboot starts it over.
+// Crash back-off as in the kubelet: the first restart is immediate, then 10, 20, 40, 80, 160, 300, 300... seconds after the exit. A run
+// longer than 10 minutes resets it. Unlike the kubelet's, it is stored on the container record and survives the agent; a reboot resets it.
 const (
 	initialBackOff    = 10 * time.Second
 	defaultMaxBackOff = 300 * time.Second
 	backOffResetAfter = 600 * time.Second
 )
 
-// Restart says what becomes of a container whose instance has exited.
+// Restart is the decision about a container whose instance has exited.
 type Restart struct {
-	// Wanted says that it is to be started again.
+	// Wanted reports whether it is started again.
 	Wanted bool
-	// At is when. It is not after the time asked about if it may start now.
+	// At is when it is started. It is not after now if the container may start now.
 	At time.Time
-	// BackOff is what the next instance will wait after its own exit.
+	// BackOff is the back-off of the next instance after its own exit.
 	BackOff time.Duration
-	// Reason says why it is restarted, or why not.
+	// Reason is why it is restarted, or why not.
 	Reason string
 }
 
@@ -37,8 +36,8 @@ func NextRestart(now time.Time, pod *corev1.PodSpec, c *runner.Container, o Opti
 	return nextRestart(now, RestartPolicy(pod, c), c, o)
 }
 
-// RestartPolicy is what the pod wants of an instance that ended as this one did. An init container that has
-// succeeded is never run again, and one that failed only unless its policy is Never.
+// RestartPolicy returns the policy of the pod for an instance that ended as this one did. An init container that has succeeded is never run
+// again; one that failed is, unless its policy is Never.
 func RestartPolicy(pod *corev1.PodSpec, c *runner.Container) corev1.RestartPolicy {
 	policy, role := pod.RestartPolicy, RoleIn(pod, c.Name)
 	if spec := manifests.FindContainer(pod, c.Name); spec != nil && spec.RestartPolicy != nil {
@@ -58,7 +57,7 @@ func RestartPolicy(pod *corev1.PodSpec, c *runner.Container) corev1.RestartPolic
 	return policy
 }
 
-// matchingRule returns the first rule of a container about an exit code; nil if there is none.
+// matchingRule returns the first rule of a container for an exit code; nil if there is none.
 func matchingRule(spec *corev1.Container, code int) *corev1.ContainerRestartRule {
 	for i := range spec.RestartPolicyRules {
 		r := &spec.RestartPolicyRules[i]
@@ -73,7 +72,7 @@ func matchingRule(spec *corev1.Container, code int) *corev1.ContainerRestartRule
 	return nil
 }
 
-// RestartsAll says that the end of an instance wants all containers of the pod to be started again.
+// RestartsAll reports whether the exit of an instance restarts all containers of the pod.
 func RestartsAll(pod *corev1.PodSpec, c *runner.Container) bool {
 	spec := manifests.FindContainer(pod, c.Name)
 	if spec == nil || c.State != runner.ContainerExited || c.Exit == nil || c.StartedAt.IsZero() || c.Leaving() && !c.StopCause.Failed() {
@@ -86,11 +85,10 @@ func RestartsAll(pod *corev1.PodSpec, c *runner.Container) bool {
 	return rule != nil && rule.Action == corev1.ContainerRestartRuleActionRestartAllContainers
 }
 
-// nextRestart decides about an exited instance by the policy that it has.
+// nextRestart decides about an exited instance with the given policy.
 //
-// An instance that we stopped ourselves and that is wanted again (an edit or a removal was taken back) starts
-// at once whatever its policy says: it did not end by itself. An exit in the future, which a clock that was
-// set back leaves behind, does not count as a reason to wait; nor does one at an unknown time.
+// An instance that the agent stopped and that is desired again (an edit or a removal was reverted) is started at once whatever its policy
+// is: it did not end by itself. An exit at an unknown time, or in the future because the clock was set back, causes no wait.
 func nextRestart(now time.Time, policy corev1.RestartPolicy, c *runner.Container, o Options) Restart {
 	if c.Leaving() && !c.StopCause.Failed() {
 		return Restart{Wanted: true, At: now, Reason: "it was stopped, but is wanted"}
@@ -101,7 +99,7 @@ func nextRestart(now time.Time, policy corev1.RestartPolicy, c *runner.Container
 	if policy == corev1.RestartPolicyNever || policy == corev1.RestartPolicyOnFailure && c.Exit.ExitCode == 0 {
 		return Restart{Reason: fmt.Sprintf("exited with %d, restart policy %s", c.Exit.ExitCode, policy)}
 	}
-	if c.EarlierBoot { // it may not have ended by itself, and a kubelet forgets, too
+	if c.EarlierBoot { // it may not have ended by itself; the kubelet resets it as well
 		return Restart{Wanted: true, At: now, Reason: "node restarted"}
 	}
 	wait := c.BackOff
@@ -128,7 +126,7 @@ func nextBackOff(wait, longest time.Duration) time.Duration {
 	return min(2*wait, longest)
 }
 
-// BackOffLimit is MaxBackOff within its bounds.
+// BackOffLimit returns MaxBackOff within its bounds.
 func (o Options) BackOffLimit() time.Duration {
 	if o.MaxBackOff == 0 {
 		return defaultMaxBackOff
@@ -136,10 +134,9 @@ func (o Options) BackOffLimit() time.Duration {
 	return min(max(o.MaxBackOff, time.Second), defaultMaxBackOff)
 }
 
-// Back-off of failed steps. Pulling is kubelet's (10 s doubling to 300 s): registries and links do not like to be
-// hurried. Everything else fails for reasons on this machine (a missing hostPath, a full disk, a CNI plugin
-// that is not there yet) which go away without notice; a try costs less than a tenth of a second, so it
-// starts at 1 s and is never more than a minute behind.
+// Back-off of failed steps. For pulls it is the kubelet's (10 s doubling to 300 s), to spare registries and links. Other steps fail for
+// reasons on this machine (a missing hostPath, a full disk, a missing CNI plug-in) whose fix causes no event. An attempt costs less than
+// 0.1 s, so the back-off starts at 1 s and is at most one minute.
 const (
 	imageBackOff    = 10 * time.Second
 	maxImageBackOff = 300 * time.Second
@@ -147,7 +144,7 @@ const (
 	maxStepBackOff  = 60 * time.Second
 )
 
-// Due is when the failed step may be tried again.
+// Due returns when the failed step may be retried.
 func (f Failure) Due() time.Time {
 	if f.IsImage() {
 		return f.At.Add(Doubled(imageBackOff, maxImageBackOff, f.Count))
@@ -155,7 +152,7 @@ func (f Failure) Due() time.Time {
 	return f.At.Add(Doubled(stepBackOff, maxStepBackOff, f.Count))
 }
 
-// IsImage says that what failed is getting the image.
+// IsImage reports whether the failed step was to provide the image.
 func (f Failure) IsImage() bool {
 	switch f.Reason {
 	case runner.ReasonErrImagePull, runner.ReasonImagePullBackOff, runner.ReasonErrImageNeverPull, runner.ReasonInvalidImageName, runner.ReasonImageInspectError,
@@ -165,7 +162,7 @@ func (f Failure) IsImage() bool {
 	return false
 }
 
-// Doubled is d doubled for each failure after the first.
+// Doubled returns d, doubled for each failure after the first, at most longest.
 func Doubled(d, longest time.Duration, count int) time.Duration {
 	for range count - 1 {
 		if d *= 2; d >= longest {

@@ -29,7 +29,7 @@ func TestNextRestart(t *testing.T) {
 		c       runner.Container
 		max     time.Duration
 		wanted  bool
-		in      time.Duration // from now; negative: long due
+		in      time.Duration // from now; negative: overdue
 		backOff time.Duration
 	}{
 		{"Always restarts after a success, the first time at once", "Always", exited(0, time.Second, 0, 0), 0, true, 0, 10 * time.Second},

@@ -6,14 +6,13 @@ import (
 	"monopod/runner"
 )
 
-// Planning of RestartAllContainers: the exit of one container wants all of them, init containers too, to be started
-// again in the same sandbox. That is a new round. Nobody writes it down: an exit that asks for it, among the
-// instances of the latest round, means that the next one has begun. What belongs to an earlier round is stopped,
-// then replaced, and stays until it is, for its history.
+// Planning of RestartAllContainers: the exit of one container restarts all containers, including init containers, in the same sandbox. That
+// is a new round. The round is not stored: an exit that matches such a rule, among the instances of the latest round, means that the next
+// round has begun. Instances of an earlier round are stopped and then replaced; until then they stay, for their history.
 //
 //	round 0: [a Running] [b Exited 42] -> round 1: [a told to stop] -> [a Exited] -> [a, b of round 1 Running]
 
-// RoundOf is the round of a pod: 0 unless all containers have been started again.
+// RoundOf returns the round of a pod: 0 unless all containers have been restarted.
 func RoundOf(pod *corev1.PodSpec, o *runner.PodState) int {
 	round := newestRound(o)
 	if o.Sandbox != nil && trigger(pod, o, round) != nil {
@@ -22,7 +21,7 @@ func RoundOf(pod *corev1.PodSpec, o *runner.PodState) int {
 	return round
 }
 
-// newestRound is the latest round that has an instance.
+// newestRound returns the latest round that has an instance.
 func newestRound(o *runner.PodState) int {
 	round := 0
 	for i := range o.Containers {
@@ -33,7 +32,7 @@ func newestRound(o *runner.PodState) int {
 	return round
 }
 
-// trigger returns the instance of a round whose end began the next one.
+// trigger returns the instance of a round whose exit began the next one.
 func trigger(pod *corev1.PodSpec, o *runner.PodState, round int) *runner.Container {
 	for i := range o.Containers {
 		c := &o.Containers[i]
@@ -44,13 +43,13 @@ func trigger(pod *corev1.PodSpec, o *runner.PodState, round int) *runner.Contain
 	return nil
 }
 
-// outdated says that an instance is of an earlier round than the pod.
+// outdated reports whether an instance is of an earlier round than the pod.
 func (p *view) outdated(c *runner.Container) bool {
 	return !p.fresh && p.o.Sandbox != nil && c.SandboxID == p.o.Sandbox.ID && c.Round < p.round
 }
 
-// nextRound ends what belongs to an earlier round and says whether there is something to be waited for: until all of
-// it has ended, and the container that asked for it may be restarted, nothing is started.
+// nextRound ends instances of an earlier round and reports whether to wait: no container is started until all of them have ended and the
+// container that triggered the round may be restarted.
 func (p *sequencer) nextRound() bool {
 	if p.round == 0 {
 		return false
@@ -78,7 +77,7 @@ func (p *sequencer) nextRound() bool {
 	return false
 }
 
-// inherit is the action that makes an instance in place of one of an earlier round, or of none.
+// inherit returns the action that creates the successor of an instance of an earlier round, or of none.
 func (p *containerPlanner) inherit(old *runner.Container) runner.Action {
 	a := runner.Action{Kind: runner.CreateContainer, Round: p.round}
 	if old == nil {

@@ -13,19 +13,19 @@ import (
 
 // Planning of the end of containers.
 //
-// Regular containers are told to stop together. Sidecars wait until none of those runs any more, then stop
-// one after another, the last of the manifest first. All of them share one grace period: it begins for each
-// with MarkStopping, or where nothing comes before the signal, with StopContainer.
+// Regular containers are told to stop together. Sidecars wait until all of those have ended, then stop one after another, the last of the
+// manifest first. All of them share one grace period. For each container it begins with MarkStopping, or with StopContainer if nothing
+// precedes the signal.
 
-// killAgain is how long a killed process may take to disappear before it is killed once more. One in
-// uninterruptible sleep takes as long as the kernel likes; its exit is an event.
+// killAgain is the time after which a killed process that still exists is killed again. One in uninterruptible sleep may take much longer;
+// its exit is an event.
 const killAgain = 10 * time.Second
 
-// shortestStop is what a container is left between its signal and its end when others, or its own preStop hook,
-// have used the grace period up. It is kubelet's.
+// shortestStop is the shortest time between signal and kill if other containers, or the container's preStop hook, have used up the grace
+// period. It is the kubelet's.
 const shortestStop = 2 * time.Second
 
-// stopAll stops what runs and says whether nothing runs any more.
+// stopAll stops running containers and reports whether none runs.
 func (p *stopper) stopAll(reason string) bool {
 	var sidecars []*runner.Container
 	others := false
@@ -43,7 +43,7 @@ func (p *stopper) stopAll(reason string) bool {
 	return !others && len(sidecars) == 0
 }
 
-// stopInTurn stops sidecars that run, one after another, unless others have to end before them.
+// stopInTurn stops running sidecars one after another, unless other containers have to end first.
 func (p *stopper) stopInTurn(sidecars []*runner.Container, others bool, reason string) {
 	order := func(c *runner.Container) int { return p.position(c.Name) }
 	slices.SortStableFunc(sidecars, func(a, b *runner.Container) int { return order(b) - order(a) })
@@ -56,8 +56,7 @@ func (p *stopper) stopInTurn(sidecars []*runner.Container, others bool, reason s
 	}
 }
 
-// stopLater begins the grace period of a sidecar whose turn has not come. Its signal does not wait any longer
-// than that.
+// stopLater begins the grace period of a sidecar whose turn has not come. Its signal waits at most until that period ends.
 func (p *stopper) stopLater(c *runner.Container, reason string) {
 	grace := p.graceOf(c, runner.StopUnwanted)
 	if !c.StopSentAt.IsZero() || grace == 0 || p.graceOver(c, grace) {
@@ -75,19 +74,18 @@ func (p *stopper) stopLater(c *runner.Container, reason string) {
 	p.at(c.StoppingAt.Add(grace))
 }
 
-// graceOver says that a grace period that began before the signal is over. When the clock was set back since,
-// the rest of it cannot be known and is given up.
+// graceOver reports whether a grace period that began before the signal is over. If the clock was set back since, the rest is unknown and
+// dropped.
 func (p *progress) graceOver(c *runner.Container, grace time.Duration) bool {
 	return !c.StoppingAt.IsZero() && (!p.now.Before(c.StoppingAt.Add(grace)) || c.StoppingAt.After(p.now))
 }
 
-// stop tells a running instance to stop, and kills it when its grace period is over. The period is exactly
-// what the manifest says: kubelet's floor of 2 s is applied only where something else has used it up, and 0 kills
-// at once. It is counted again on each plan, so that an edit can shorten it. When the clock was set back since
-// the signal, the rest of the period cannot be known and is given up.
+// stop sends the stop signal to a running instance, and kills it when its grace period is over. The period is exactly that of the manifest:
+// the kubelet's minimum of 2 s applies only if something else has used it up, and 0 kills at once. Each plan computes it again, so that an
+// edit can shorten it. If the clock was set back since the signal, the rest of the period is unknown and dropped.
 func (p *stopper) stop(c *runner.Container, reason string) { p.stopFor(c, runner.StopUnwanted, reason) }
 
-// stopFor is stop for a cause.
+// stopFor is stop with a cause.
 func (p *stopper) stopFor(c *runner.Container, cause runner.StopCause, reason string) {
 	if p.blocked(instanceKey(c.ID)) {
 		return
@@ -120,7 +118,7 @@ func (p *stopper) stopFor(c *runner.Container, cause runner.StopCause, reason st
 	})
 }
 
-// KillTime is when a container that was sent its signal is killed.
+// KillTime returns when a container that was sent its signal is killed.
 func KillTime(c *runner.Container, sent time.Time, grace time.Duration) time.Time {
 	if c.StoppingAt.IsZero() || c.StoppingAt.After(sent) {
 		return sent.Add(grace)
@@ -128,7 +126,7 @@ func KillTime(c *runner.Container, sent time.Time, grace time.Duration) time.Tim
 	return Later(c.StoppingAt.Add(grace), sent.Add(min(grace, shortestStop)))
 }
 
-// signal returns the stop signal of the manifest, empty when the image decides.
+// signal returns the stop signal of the manifest; empty if the image decides.
 func (p *view) signal(c *runner.Container) string {
 	if l, _ := p.lifecycle(c); l != nil && l.StopSignal != nil {
 		return string(*l.StopSignal)
