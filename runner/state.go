@@ -163,7 +163,7 @@ const (
 	PostStartDone PostStart = "Done"
 )
 
-// StopCause is why an instance was told to stop. StopUnwanted, the zero value, is not a fault: if the instance is desired again, it is
+// StopCause is why an instance was stopped. StopUnwanted, the zero value, is not a fault: if the instance is desired again, it is
 // started at once. All others except StopRestartAll count as failures of the container.
 type StopCause string
 
@@ -182,7 +182,7 @@ const (
 // Failed reports whether the instance was stopped because of its own failure.
 func (s StopCause) Failed() bool { return s != StopUnwanted && s != StopRestartAll }
 
-// Leaving reports whether the instance has been told to stop, or is about to be.
+// Leaving reports whether the instance is stopping or about to be stopped.
 func (c *Container) Leaving() bool { return !c.StopSentAt.IsZero() || !c.StoppingAt.IsZero() }
 
 // Termination describes the end of a container instance.

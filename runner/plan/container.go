@@ -53,7 +53,7 @@ func (p *view) instances(name string) []*runner.Container {
 	return all
 }
 
-// keeper returns the instance that matches the desired definition: one that runs and has not been told to stop (an older one if an edit was
+// keeper returns the instance that matches the desired definition: one that runs and is not stopping (an older one if an edit was
 // reverted in time), else the newest of all. An instance of another sandbox matches only as the record that its container completed; one of
 // an init container never does.
 func (p *view) keeper(all []*runner.Container) *runner.Container {
@@ -200,7 +200,7 @@ func (p *steps) networkSetUp() bool {
 	return true
 }
 
-// keepRunning leaves the instance alone, unless it has been told to stop: then it must also end.
+// keepRunning leaves the instance alone, unless it is stopping: then it must also end.
 func (p *containerPlanner) keepRunning(keep *runner.Container, others []*runner.Container) {
 	p.settle(keep)
 	p.postStart(keep)
@@ -337,7 +337,7 @@ func (p *stopper) discard(c *runner.Container, reason string) {
 	p.removeInstance(c, reason)
 }
 
-// settle completes the end of an instance that has no other step: it enforces the grace period of one that was told to stop, and records
+// settle completes the end of an instance that has no other step: it enforces the grace period of one that is stopping, and records
 // the exit of one that ended.
 func (p *stopper) settle(c *runner.Container) {
 	switch {

@@ -19,8 +19,9 @@ import (
 // plan and a zero next.
 //
 // The actions must be applied in order. If one fails:
-//  - an action of the pod (no Container): the remaining actions are not applied;
-//  - an action of a container: the remaining actions of that container and RemoveSandbox are not applied; other containers continue.
+//   - an action of the pod (no Container): the remaining actions are not applied;
+//   - an action of a container: the remaining actions of that container and RemoveSandbox are not applied; other containers
+//     continue.
 //
 // The sandbox comes before the images, although it is useless without them: its network is set up in the background while images are looked
 // up and containers created, and so costs no time (CNI takes 15 to 70 ms, creating a container about 50). It also gives the pod its uid,

@@ -13,7 +13,7 @@ import (
 
 // Planning of the end of containers.
 //
-// Regular containers are told to stop together. Sidecars wait until all of those have ended, then stop one after another, the last of the
+// Regular containers get the stop signal together. Sidecars wait until all of those have ended, then stop one after another, the last of the
 // manifest first. All of them share one grace period. For each container it begins with MarkStopping, or with StopContainer if nothing
 // precedes the signal.
 

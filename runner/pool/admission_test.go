@@ -56,7 +56,7 @@ func TestAPodThatDoesNotFitIsTriedAgainWhenThereIsRoom(t *testing.T) {
 		if said := events.String(); !strings.Contains(said, "W OutOfcpu b "+strings.TrimPrefix(want, "OutOfcpu: ")+"\n") {
 			t.Errorf("no event in\n%s", said)
 		}
-		r.restart() // what runs is not judged again, and what waits still waits
+		r.restart() // running pods are not judged again, and waiting pods still wait
 		r.update(a, b)
 		r.phases("a:Running b:Pending/OutOfcpu", "a", "b")
 		r.update(edited(a, func(p *corev1.Pod) {
@@ -147,7 +147,7 @@ func TestPodsStartByPriority(t *testing.T) {
 	})
 }
 
-// What a pod has written is given back when that is what was missing; else its containers stay, for people to look at.
+// What a pod has written is deleted if disk space was the problem; otherwise its containers stay for inspection.
 func TestAPodThatIsEvictedForTheDiskGivesItBack(t *testing.T) {
 	for resource, left := range map[string]int{runner.ResourceDisk: 0, runner.ResourceInodes: 0, "memory": 1} {
 		synctest.Test(t, func(t *testing.T) {
@@ -183,7 +183,7 @@ func TestAnEvictedPodWaitsForTheBarrier(t *testing.T) {
 			return &runner.Held{Reason: "Evicted", Message: "The node had condition: [MemoryPressure]."}
 		})
 		r.settle()
-		r.phases("web:Running", "web") // a barrier stops nobody
+		r.phases("web:Running", "web") // a barrier stops no pod
 		order.UID = uid
 		r.pool.Evict(key("web"), order)
 		r.pass(1500 * time.Millisecond)
@@ -204,12 +204,13 @@ func TestAnEvictedPodWaitsForTheBarrier(t *testing.T) {
 	})
 }
 
-// TestAnOrderToMakeRoomIsTakenBack: a pod that has to make room, and could not be stopped yet, goes on when nobody needs that any more.
+// TestAnOrderToMakeRoomIsTakenBack has a pod that must make room and could not be stopped yet: it keeps running once the room is not
+// needed.
 func TestAnOrderToMakeRoomIsTakenBack(t *testing.T) {
 	high := requesting("high", "3", "", "2")
 	for name, tt := range map[string]struct {
 		then []*manifests.Pod
-		// want is how all are a minute after they can be seen again; message that of low.
+		// want is the state of all pods a minute after they can be observed again; message is that of low.
 		want, message string
 	}{
 		"nobody needs room": {nil, "low:Running", ""},
@@ -258,7 +259,7 @@ func TestAnOrderToMakeRoomIsTakenBack(t *testing.T) {
 	}
 }
 
-// TestAnOrderToMakeRoomThatIsCarriedOut: who needed the room may be gone before it is free.
+// TestAnOrderToMakeRoomThatIsCarriedOut has the pod that needs the room disappear before the room is free.
 func TestAnOrderToMakeRoomThatIsCarriedOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)

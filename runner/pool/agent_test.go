@@ -73,8 +73,7 @@ func TestAnExitWhileTheAgentIsAwayIsSeen(t *testing.T) {
 	})
 }
 
-// TestTheAgentMayDieAfterAnyAction plays a life of a pod again and again; each time the agent dies after one
-// action more.
+// TestTheAgentMayDieAfterAnyAction repeats the life of a pod; each time the agent dies one action later.
 func TestTheAgentMayDieAfterAnyAction(t *testing.T) {
 	first := testPod("web", testContainer("a", runtimetest.ScriptServe), testContainer("b", runtimetest.ScriptSlowStop))
 	edit := edited(first, func(p *corev1.Pod) { p.Spec.Containers[1].Image = "busybox:2" })
@@ -126,7 +125,7 @@ func TestAPodNobodyWantsIsKeptUntilItsSourceHasBeenRead(t *testing.T) {
 		r.restart()
 		crash := func(what string) {
 			t.Helper()
-			r.pass(11 * time.Minute) // so that there is no back-off
+			r.pass(11 * time.Minute) // resets the back-off
 			if err := r.fake.Exit(key("web"), "a", 1); err != nil {
 				t.Fatal(err)
 			}
@@ -171,7 +170,7 @@ func TestARunningPodIsNotReplacedWhileAHigherPlaceIsUnread(t *testing.T) {
 	}
 }
 
-// keptBefore has a pod at two places, of which the higher one has been read when it started and is not read after a restart.
+// keptBefore has a pod in two sources. The one of higher precedence has been read at first and is not read after a restart.
 func keptBefore(t *testing.T, higher, lower manifests.Origin) {
 	first, second := testPod("web", testContainer("a", runtimetest.ScriptServe)), testPod("web", testContainer("a", runtimetest.ScriptServe))
 	first.Origin, second.Origin = higher, lower
@@ -213,11 +212,11 @@ func TestTheSecondPodForAPortWaits(t *testing.T) {
 		if s.Pod.Status.Reason != runner.ReasonHostPortConflict || s.Why != "HostPortConflict: host port 80/TCP is taken by pod default/b" {
 			t.Errorf("%s: %s", s.Pod.Status.Reason, s.Why)
 		}
-		r.update(a, b) // the order does not matter any more: b runs
+		r.update(a, b) // the order is irrelevant now: b runs
 		if s := r.status("a"); s.Pod.Status.Phase != corev1.PodPending {
 			t.Errorf("a is %s", s.Pod.Status.Phase)
 		}
-		r.restart() // nor does a restart
+		r.restart() // a restart changes nothing
 		r.update(a, b)
 		if s := r.status("b"); s.Pod.Status.Phase != corev1.PodRunning || len(r.pool.Pods()) != 2 {
 			t.Errorf("b is %s", s.Pod.Status.Phase)
@@ -225,7 +224,7 @@ func TestTheSecondPodForAPortWaits(t *testing.T) {
 		if s := r.status("a"); s.Pod.Status.Phase != corev1.PodPending {
 			t.Errorf("a is %s after a restart", s.Pod.Status.Phase)
 		}
-		// An edit that wants a port of another pod is not carried out; the pod goes on.
+		// An edit that requests a port of another pod is not applied; the pod keeps running.
 		c := portPod("c", "90")
 		r.update(a, b, c)
 		r.journal()
@@ -260,7 +259,7 @@ func TestPodsBeyondTheLimitWait(t *testing.T) {
 	})
 }
 
-// counting counts the actions that are under way at the same time.
+// counting counts the actions that run concurrently.
 type counting struct {
 	runner.Runtime
 	mu        sync.Mutex
@@ -297,7 +296,7 @@ func TestOnlySomePodsStartAtTheSameTime(t *testing.T) {
 		if c.most != 4 {
 			t.Errorf("%d at the same time, want 4", c.most)
 		}
-		// Pods that have begun come up before others begin.
+		// Pods that have begun to start complete their start before others begin.
 		created, started := map[manifests.Key]int{}, map[manifests.Key]int{}
 		for i, e := range r.fake.Journal() {
 			switch e.Action.Kind {
@@ -404,7 +403,7 @@ func TestStoppingTheAgentEndsNoPodAndNoActionHalfway(t *testing.T) {
 		r.fake.Delay = func(runner.Action) time.Duration { return 3 * time.Second }
 		r.start()
 		r.update(testPod("web", testContainer("a", runtimetest.ScriptServe)))
-		r.pass(7 * time.Second) // sandbox, image; the container is being created
+		r.pass(7 * time.Second) // sandbox and image exist; the container is being created
 		began := time.Now()
 		r.stop()
 		if d := time.Since(began); d > 3*time.Second {
@@ -429,7 +428,7 @@ func TestOnlyTheLastOfManyUpdatesCounts(t *testing.T) {
 		r.update(pod)
 		r.pass(time.Second)
 		first := r.fake.State(key("web")).Sandbox.UID
-		for i := range 300 { // 300 rewrites, 100 ms apart, while the old instance does not stop
+		for i := range 300 { // 300 edits, 100 ms apart, while the old instance does not stop
 			pod = edited(pod, func(p *corev1.Pod) { p.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "N", Value: fmt.Sprint(i)}} })
 			r.update(pod)
 			r.pass(100 * time.Millisecond)

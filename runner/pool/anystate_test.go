@@ -20,7 +20,7 @@ import (
 	"monopod/runner/runtimetest"
 )
 
-// anyState draws a state that need not have come about by any story.
+// anyState draws a state that need not be reachable.
 func anyState(rt *rapid.T, want *manifests.Pod) plan.Observed {
 	now := time.Now()
 	var o plan.Observed
@@ -44,7 +44,7 @@ func anyState(rt *rapid.T, want *manifests.Pod) plan.Observed {
 	for i := range rapid.IntRange(0, 5).Draw(rt, "instances") {
 		o.Containers = append(o.Containers, anyInstance(rt, i, now, want, old))
 	}
-	// Oldest first: those of an earlier sandbox were made before those of this one.
+	// Oldest first: containers of an earlier sandbox are older than those of this one.
 	slices.SortStableFunc(o.Containers, func(a, b runner.Container) int { return strings.Compare(a.SandboxID, b.SandboxID) })
 	return o
 }
@@ -124,7 +124,7 @@ func TestAnyStateConverges(t *testing.T) {
 			c.start()
 			c.push()
 			c.pass(3 * time.Hour)
-			if o.Sandbox != nil || desired != nil { // without a sandbox nobody knows of the rest
+			if o.Sandbox != nil || desired != nil { // without a sandbox, the other records are never found
 				c.checkEnd(key("x"), desired)
 			}
 			wrong = append(wrong, c.wrong...)

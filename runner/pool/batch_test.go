@@ -17,7 +17,7 @@ import (
 	"monopod/runner/runtimetest"
 )
 
-// newParallelRig is a rig that creates up to n containers of a pod at once, each in 50 ms. A start takes 10 ms.
+// newParallelRig returns a rig that creates up to n containers of a pod concurrently. A creation takes 50 ms, a start 10 ms.
 func newParallelRig(t *testing.T, n int) *rig {
 	t.Helper()
 	r := newRig(t)
@@ -34,7 +34,7 @@ func newParallelRig(t *testing.T, n int) *rig {
 	return r
 }
 
-// times are when the containers were created and started after the beginning, in the order in which they were.
+// times returns when the containers were created and started, relative to begin and sorted.
 func (r *rig) times(begin time.Time) string {
 	var all []string
 	for _, e := range r.fake.Journal() {
@@ -42,7 +42,7 @@ func (r *rig) times(begin time.Time) string {
 			all = append(all, e.Action.Container+" "+e.At.Sub(begin).String())
 		}
 	}
-	slices.Sort(all) // what happens in the same instant has no order
+	slices.Sort(all) // simultaneous actions have no order
 	return strings.Join(all, ", ")
 }
 
@@ -132,28 +132,28 @@ func TestWhatIsBeingCreatedIsWaitedFor(t *testing.T) {
 		pod := testPod("web", testContainer("a", runtimetest.ScriptServe), testContainer("b", runtimetest.ScriptServe))
 		r.update(pod)
 		r.pass(20 * time.Millisecond)
-		r.update() // in the middle of both creations
+		r.update() // while both are being created
 		r.pass(time.Minute)
 		if st := r.fake.State(key("web")); st.Sandbox != nil || len(st.Containers) > 0 {
 			t.Errorf("left over: %+v", st)
 		}
 		r.update(pod)
 		r.pass(20 * time.Millisecond)
-		r.stop() // the agent ends: what it creates it finishes
+		r.stop() // a stopping agent completes running creations
 		if n := len(r.fake.State(key("web")).Containers); n != 2 {
 			t.Errorf("%d containers", n)
 		}
 	})
 }
 
-// envPod is a pod with a variable from the ConfigMap "app".
+// envPod returns a pod with a variable from the ConfigMap "app".
 func envPod() *manifests.Pod {
 	return edited(testPod("web", testContainer("a", runtimetest.ScriptServe)), func(p *corev1.Pod) {
 		p.Spec.Containers[0].EnvFrom = []corev1.EnvFromSource{{ConfigMapRef: &corev1.ConfigMapEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: "app"}}}}
 	})
 }
 
-// with makes a pod the desired one, beside the ConfigMap "app".
+// with updates the desired state to a pod and the ConfigMap "app".
 func (r *rig) with(content string, pod *manifests.Pod) {
 	r.pool.Update(model.Desired{Pods: []*manifests.Pod{pod}, Objects: appMap(content), Reported: everySource()})
 	r.settle()

@@ -16,7 +16,7 @@ import (
 	"monopod/runner/runtimetest"
 )
 
-// BenchmarkConverge brings pods up on the fake.
+// BenchmarkConverge starts pods on the fake.
 func BenchmarkConverge(b *testing.B) {
 	first := 0.0
 	for _, n := range []int{1000, 3000, 10000} {
@@ -31,12 +31,12 @@ func BenchmarkConverge(b *testing.B) {
 				first = each
 			}
 			b.ReportMetric(each*1e6, "cpu-µs/pod")
-			b.ReportMetric(each/first, "x-cpu/pod") // 1.00: as for the fewest
+			b.ReportMetric(each/first, "x-cpu/pod") // 1.00: the same as for the smallest number
 		})
 	}
 }
 
-// cpuTime is what this process has used of the processors: a figure that other work on the machine hardly changes.
+// cpuTime returns the CPU time of this process, which depends little on other load of the machine.
 func cpuTime(b *testing.B) time.Duration {
 	b.Helper()
 	var u unix.Rusage

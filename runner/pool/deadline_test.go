@@ -30,7 +30,7 @@ func TestAPodFailsAtItsDeadline(t *testing.T) {
 		began := time.Now()
 		r.update(pod)
 		r.pass(50 * time.Second)
-		r.restart() // the time goes on
+		r.restart() // the deadline includes the restart
 		r.update(pod)
 		r.pass(time.Hour)
 		all := r.fake.Journal()
@@ -86,7 +86,7 @@ func TestTheDeadlineDoesNotConcernWhatHasEnded(t *testing.T) {
 		r.update(pod)
 		r.pass(time.Hour)
 		r.wantPhase(corev1.PodSucceeded)
-		// Nor one that an edit has given to a pod only now.
+		// The same applies to a deadline that an edit adds to a running pod.
 		pod = testPod("late", testContainer("a", runtimetest.ScriptServe))
 		r.update(pod)
 		r.pass(time.Minute)
@@ -96,14 +96,14 @@ func TestTheDeadlineDoesNotConcernWhatHasEnded(t *testing.T) {
 		if s := r.status("late"); s.Pod.Status.Phase != corev1.PodRunning {
 			t.Errorf("%s %s", s.Pod.Status.Phase, s.Why)
 		}
-		r.pass(31 * time.Second) // it counts from the beginning, though
+		r.pass(31 * time.Second) // but it counts from the creation of the pod
 		if s := r.status("late"); s.Pod.Status.Phase != corev1.PodFailed {
 			t.Errorf("%s %s", s.Pod.Status.Phase, s.Why)
 		}
 	})
 }
 
-// TestTheClockHasNoSayInTheDeadline: the wall clock may say what it likes about when the pod was made.
+// TestTheClockHasNoSayInTheDeadline sets the wall clock, which must not change the deadline.
 func TestTheClockHasNoSayInTheDeadline(t *testing.T) {
 	pod := withDeadline(testPod("web", testContainer("a", "")), 100)
 	i := running("1", "a", 1)
@@ -128,7 +128,7 @@ func TestTheClockHasNoSayInTheDeadline(t *testing.T) {
 	}
 }
 
-// TestADeadlineThatIsBroughtForwardFailsThePodForGood: it is over when the edit comes.
+// TestADeadlineThatIsBroughtForwardFailsThePodForGood shortens the deadline so that it has already expired.
 func TestADeadlineThatIsBroughtForwardFailsThePodForGood(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t).start()
@@ -155,7 +155,7 @@ func TestADeadlineThatIsBroughtForwardFailsThePodForGood(t *testing.T) {
 		if got := r.began(); got != "" {
 			t.Errorf("started %q", got)
 		}
-		// With another container it is another pod, which has its time.
+		// With another container it is a new pod with a deadline of its own.
 		other := edited(withDeadline(pod, 10), func(p *corev1.Pod) { p.Spec.Containers[0].Image = "busybox:2" })
 		r.update(other)
 		r.pass(5 * time.Second)

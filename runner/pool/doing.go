@@ -10,13 +10,13 @@ import (
 	"monopod/runner/podstatus"
 )
 
-// doings are the actions of a pod that the runtime has not answered yet. The zero value has none.
+// doings are the actions of a pod that the runtime has not completed yet. The zero value is empty.
 type doings struct {
 	mu  sync.Mutex
 	all []*podstatus.Doing
 }
 
-// begin notes an action until the function that it returns is called, and its phases, by the context that it returns.
+// begin registers an action until end is called. Phases of the action are registered through the returned context.
 func (d *doings) begin(ctx context.Context, a runner.Action, now func() time.Time) (_ context.Context, end func()) {
 	of := podstatus.Doing{Kind: a.Kind, Container: a.Container, Since: now()}
 	ctx = runner.WithBegin(ctx, func(phase string) func() {
@@ -38,7 +38,7 @@ func (d *doings) add(one *podstatus.Doing) (remove func()) {
 	}
 }
 
-// list returns them, the oldest first.
+// list returns the actions, oldest first.
 func (d *doings) list() []podstatus.Doing {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -8,7 +8,7 @@ import (
 	"monopod/runner/podstatus"
 )
 
-// The network is set up while other actions are carried out, and after the action that has begun it.
+// The network is set up while other actions are applied, and outlasts the action that started it.
 func TestAPhaseIsReportedWithItsBeginningUntilItEnds(t *testing.T) {
 	t.Parallel()
 	var d doings
@@ -30,5 +30,5 @@ func TestAPhaseIsReportedWithItsBeginningUntilItEnds(t *testing.T) {
 	if got := d.list(); len(got) > 0 {
 		t.Errorf("all is over, and doing %+v", got)
 	}
-	runner.BeginPhase(t.Context(), runner.PhaseNetwork)() // of nobody who wants to know
+	runner.BeginPhase(t.Context(), runner.PhaseNetwork)() // a context without receiver
 }

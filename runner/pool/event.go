@@ -13,14 +13,13 @@ import (
 	"monopod/runner/probe"
 )
 
-// noRecorder keeps nothing.
+// noRecorder discards events.
 type noRecorder struct{}
 
 // Event implements Recorder.
 func (noRecorder) Event(corev1.ObjectReference, string, string, string) {}
 
-// Reasons of events, spelled as kubelet spells them. Those of Held, of Sandbox.Failed and of some failures are reasons
-// of events as well.
+// Reasons of events, spelled as in the kubelet. Those of Held, of Sandbox.Failed and of some failures are reasons of events as well.
 const (
 	EventPulling                = "Pulling"
 	EventPulled                 = "Pulled"
@@ -40,11 +39,11 @@ const (
 	EventFailedSync             = "FailedSync"
 	EventResizeCompleted        = "ResizeCompleted"
 	EventResizeError            = "ResizeError"
-	// EventExited is ours: a process has ended. A kubelet tells that in the status only, where the next exit hides it.
+	// EventExited is specific to monopod: a process has ended. The kubelet shows that only in the status, where the next exit overwrites it.
 	EventExited = "Exited"
 )
 
-// occurrence is an event without the object that it is about.
+// occurrence is an event without its object.
 type occurrence struct {
 	kind, reason, message string
 }
@@ -57,7 +56,7 @@ func warning(reason, format string, args ...any) occurrence {
 	return occurrence{corev1.EventTypeWarning, reason, fmt.Sprintf(format, args...)}
 }
 
-// event is the progress in kubelet's words.
+// progressEvent returns the kubelet's event for the progress of an image.
 func progressEvent(p runner.ImageProgress) occurrence {
 	switch {
 	case p.Pulling:
@@ -69,7 +68,7 @@ func progressEvent(p runner.ImageProgress) occurrence {
 	return normal(EventPulled, "Successfully pulled image %q in %s (%s including waiting). Image size: %d bytes.", p.Image, took, took, p.Size)
 }
 
-// appliedEvent is what an action that was applied says of its pod. removing: nobody wants the pod any more.
+// appliedEvent returns the event of an applied action. removing reports that the pod is not desired.
 func appliedEvent(a runner.Action, removing bool) (occurrence, bool) {
 	switch a.Kind {
 	case runner.CreateContainer:
@@ -96,7 +95,7 @@ func sandboxChanged() occurrence {
 	return normal(EventSandboxChanged, "Pod sandbox changed, it will be killed and re-created.")
 }
 
-// stopEvent says why a container is stopped.
+// stopEvent returns the event of an action that stops a container.
 func stopEvent(a runner.Action) occurrence {
 	text := ""
 	switch {
@@ -114,7 +113,7 @@ func stopEvent(a runner.Action) occurrence {
 	return normal(EventKilling, text, a.Container)
 }
 
-// failureEvent is what an action that failed with a waiting reason says of its pod.
+// failureEvent returns the event of an action that failed with a waiting reason.
 func failureEvent(a runner.Action, f plan.Failure, image string, err error) occurrence {
 	text := err.Error()
 	switch reason := f.Reason; reason {
@@ -140,13 +139,13 @@ func failureEvent(a runner.Action, f plan.Failure, image string, err error) occu
 	return warning(EventFailed, "Error: %s", text)
 }
 
-// failedTo says what could not be done to an image, unless text does so already, perhaps of another image: one that is
-// a volume.
+// failedTo adds the failed step and its image to text, unless text already contains both. The image may be another one than that of the
+// container: one that is mounted as a volume.
 func failedTo(verb, image, text string) string {
 	return "Failed to " + printer.Lead(fmt.Sprintf("%s image %q: ", verb, image), verb+" image ", text)
 }
 
-// probeEvent is what an attempt of a probe that did not succeed says, in kubelet's words.
+// probeEvent returns the kubelet's event for an unsuccessful attempt of a probe.
 func probeEvent(kind probe.Kind, o probe.Outcome) occurrence {
 	switch o.Result {
 	case probe.Errored:
@@ -157,7 +156,7 @@ func probeEvent(kind probe.Kind, o probe.Outcome) occurrence {
 	return warning(EventUnhealthy, "%s probe failed: %s", kind, o.Output)
 }
 
-// exitEvent says how a process ended; leaving: it had been told to.
+// exitEvent returns the event of an exit. leaving reports that the container was stopped by the agent.
 func exitEvent(exit *runner.Termination, leaving bool) occurrence {
 	if exit.ExitCode != 0 && !leaving {
 		return warning(EventExited, "Container exited with code %d (%s)", exit.ExitCode, exit.Reason)

@@ -20,7 +20,7 @@ import (
 	"monopod/runner/runtimetest"
 )
 
-// diary keeps events, each once, with how often it came.
+// diary records events, each once with its count.
 type diary struct {
 	mu    sync.Mutex
 	lines []string
@@ -46,7 +46,7 @@ func (d *diary) Event(o corev1.ObjectReference, eventType, reason, message strin
 	d.count[line]++
 }
 
-// String returns all lines and forgets them.
+// String returns all lines and clears the diary.
 func (d *diary) String() string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -404,7 +404,7 @@ func TestTheEventsOfAResize(t *testing.T) {
 	})
 }
 
-// eavesdropper notes whether somebody hears of the images that are ensured.
+// eavesdropper records whether the progress of images has a receiver.
 type eavesdropper struct {
 	runner.Runtime
 	mu    sync.Mutex

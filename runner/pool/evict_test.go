@@ -14,7 +14,7 @@ import (
 	"monopod/runner/runtimetest"
 )
 
-// diskPod may use 1Mi of volume v and 2Mi in each of its two containers; a sidecar has no limit.
+// diskPod returns a pod that may use 1Mi of volume v and 2Mi in each of its two containers; a sidecar has no limit.
 func diskPod() *manifests.Pod {
 	limit := func(name string) corev1.Container {
 		c := testContainer(name, runtimetest.ScriptServe)
@@ -82,7 +82,7 @@ func TestWhoseDiskIsMeasured(t *testing.T) {
 	}
 }
 
-// TestAnEvictedPodComesBack: with nothing of what it had written, after a back-off that grows.
+// TestAnEvictedPodComesBack checks that the pod comes back without its data, after a back-off that grows.
 func TestAnEvictedPodComesBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t).start()
@@ -103,7 +103,7 @@ func TestAnEvictedPodComesBack(t *testing.T) {
 			if why := r.status("web").Why; !strings.Contains(why, "comes back at "+began.Add(wait).Format(time.RFC3339)) {
 				t.Errorf("why: %s", why)
 			}
-			if i == 1 { // the agent is away in between
+			if i == 1 { // the agent restarts in between
 				r.restart()
 				r.update(pod)
 			}
@@ -124,7 +124,7 @@ func TestAnEvictedPodComesBack(t *testing.T) {
 	})
 }
 
-// TestEvictionIsQuick: the pod's own grace period does not count.
+// TestEvictionIsQuick checks that the pod's own grace period is ignored.
 func TestEvictionIsQuick(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t).start()
@@ -141,7 +141,7 @@ func TestEvictionIsQuick(t *testing.T) {
 		if got := times(r.fake.Journal(), runner.KillContainer, began); got != "1" {
 			t.Errorf("killed at %s", got)
 		}
-		p := r.wantPhase(corev1.PodFailed) // for ever: its policy is Never
+		p := r.wantPhase(corev1.PodFailed) // permanently: its policy is Never
 		if p.Status.Message != `Container b exceeded its local ephemeral storage limit "2Mi".` {
 			t.Errorf("%s", p.Status.Message)
 		}
@@ -162,7 +162,7 @@ func TestEvictionIsQuick(t *testing.T) {
 	})
 }
 
-// TestWhatHasEndedIsNotEvicted as by a kubelet.
+// TestWhatHasEndedIsNotEvicted covers completed pods, which the kubelet does not evict either.
 func TestWhatHasEndedIsNotEvicted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t).start()
@@ -179,7 +179,7 @@ func TestWhatHasEndedIsNotEvicted(t *testing.T) {
 	})
 }
 
-// bound is the pod as an API server has bound it to this node.
+// bound returns the pod as bound to this node by an API server.
 func bound(pod *manifests.Pod, edit func(*corev1.Pod)) *manifests.Pod {
 	b := edited(pod, func(p *corev1.Pod) {
 		p.UID = "1c9d6a5e-0000-4000-8000-000000000001"
@@ -189,7 +189,7 @@ func bound(pod *manifests.Pod, edit func(*corev1.Pod)) *manifests.Pod {
 	return b
 }
 
-// TestABoundPodThatWasEvictedStaysFailed: the API server knows it as Failed, and its controllers have replaced it.
+// TestABoundPodThatWasEvictedStaysFailed: the API server has recorded it as Failed, and its controllers have replaced it.
 func TestABoundPodThatWasEvictedStaysFailed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t).start()
@@ -243,7 +243,8 @@ func TestABoundPodThatHasEndedTakesNoPlace(t *testing.T) {
 	})
 }
 
-// TestABoundPodThatHasEndedIsNotRunAgain: an edit of one of a file runs it again. An API server takes no status back.
+// TestABoundPodThatHasEndedIsNotRunAgain: an edit restarts a completed pod from a file, but an API server does not accept a phase after the
+// final one.
 func TestABoundPodThatHasEndedIsNotRunAgain(t *testing.T) {
 	for script, phase := range map[string]corev1.PodPhase{runtimetest.ScriptSucceed: corev1.PodSucceeded, runtimetest.ScriptFail: corev1.PodFailed} {
 		t.Run(string(phase), func(t *testing.T) {

@@ -1,6 +1,6 @@
 package pool
 
-// Parked is how many workers wait without a goroutine, and of how many.
+// Parked returns how many workers have no goroutine, and the number of all workers.
 func (p *Pool) Parked() (parked, all int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

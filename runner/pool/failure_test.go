@@ -18,7 +18,7 @@ import (
 	"monopod/runner/runtimetest"
 )
 
-// trouble fails actions of one kind and remembers when they were tried.
+// trouble fails actions of one kind and records when they were tried.
 type trouble struct {
 	mu    sync.Mutex
 	kind  runner.ActionKind
@@ -42,7 +42,7 @@ func (f *trouble) times(from time.Time) string {
 	return times(f.tries, f.kind, from)
 }
 
-// over ends the trouble.
+// over ends the failures.
 func (f *trouble) over() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -193,7 +193,7 @@ func TestAnEditEndsTheBackOff(t *testing.T) {
 		bad := edited(pod, func(p *corev1.Pod) { p.Spec.Containers[0].Image = badImage })
 		r.update(bad)
 		r.pass(200 * time.Second)
-		r.update(edited(bad, func(*corev1.Pod) {})) // the same content, read again, changes nothing
+		r.update(edited(bad, func(*corev1.Pod) {})) // re-reading the same content changes nothing
 		r.pass(10 * time.Second)
 		if s := r.status("web"); time.Until(s.NextTry) < time.Minute {
 			t.Errorf("next try in %s", time.Until(s.NextTry))
@@ -228,7 +228,7 @@ func TestWhatIsNewerInterruptsAPlan(t *testing.T) {
 	})
 }
 
-// deaf loses its events.
+// deaf is a runtime that loses its events.
 type deaf struct {
 	runner.Runtime
 	mu     sync.Mutex
@@ -255,7 +255,7 @@ func (d *deaf) interrupt() {
 	d.broken = make(chan struct{})
 }
 
-// deafRig is a rig whose runtime tells nothing.
+// deafRig returns a rig whose runtime sends no events.
 func deafRig(t *testing.T) (*rig, *deaf) {
 	t.Helper()
 	r := newRig(t)
@@ -280,7 +280,7 @@ func TestEverybodyLooksAgainWhenEventsWereLost(t *testing.T) {
 		if st := r.fake.State(key("web")); st.Containers[0].State != runner.ContainerRunning {
 			t.Errorf("still not noticed: %+v", st)
 		}
-		// And without any sign, it is noticed in the end.
+		// Without any event it is noticed by the resync.
 		if err := r.fake.Exit(key("web"), "a", 1); err != nil {
 			t.Fatal(err)
 		}
@@ -291,7 +291,7 @@ func TestEverybodyLooksAgainWhenEventsWereLost(t *testing.T) {
 	})
 }
 
-// A pod can be made in the last moment of an interruption, after the look that saw it removed.
+// A pod can be created at the end of an interruption, after the observation that found it removed.
 func TestAPodThatNobodyKnewOfIsFoundAfterEventsWereLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, d := deafRig(t)
@@ -316,7 +316,7 @@ func TestWhatFailedIsTriedAgainAtOnceWhenTheRuntimeSaysThatAnythingMayHaveChange
 		r.fake.Fail = f.fail
 		r.start()
 		r.update(testPod("web", testContainer("a", runtimetest.ScriptServe)))
-		r.pass(35 * time.Second) // the next try would be due at 70 s
+		r.pass(35 * time.Second) // the next attempt would be at 70 s
 		f.over()
 		r.fake.Changed()
 		r.pass(time.Second)

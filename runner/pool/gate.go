@@ -5,10 +5,10 @@ import (
 	"monopod/runner"
 )
 
-// Gate decides which pods may run. It must be quick, and not call the Pool.
+// Gate decides which pods may run. It must return quickly and must not call the Pool.
 type Gate func(*manifests.Pod) runner.Rule
 
-// Gate replaces the Gate of the pool; nil: every pod may run. It never blocks.
+// Gate replaces the Gate of the pool; with nil, every pod may run. It never blocks.
 func (p *Pool) Gate(g Gate) {
 	p.mu.Lock()
 	p.gate = g
@@ -16,7 +16,7 @@ func (p *Pool) Gate(g Gate) {
 	signal(p.trigger)
 }
 
-// gateLocked asks the Gate about a pod.
+// gateLocked returns the decision of the Gate about a pod.
 func (p *registry) gateLocked(e *entry) runner.Rule {
 	wanted := e.wish.round == p.round
 	pod := e.report.holds
@@ -36,5 +36,5 @@ func (p *registry) gateLocked(e *entry) runner.Rule {
 	return r
 }
 
-// sameHalt says that nothing changes for the pod.
+// sameHalt reports whether two Halts are the same for the pod.
 func sameHalt(a, b *runner.Halt) bool { return a == b || a != nil && b != nil && *a == *b }

@@ -15,7 +15,7 @@ import (
 	"monopod/runner/runtimetest"
 )
 
-// gate sets one that stops the named pods, and keeps those that are not there from being made.
+// gate sets a Gate that stops the named pods and prevents the creation of those that do not exist.
 func (r *rig) gate(h *runner.Halt, names ...string) {
 	r.pool.Gate(func(p *manifests.Pod) runner.Rule {
 		if slices.Contains(names, p.Object.Name) {
@@ -50,7 +50,7 @@ func TestAHaltedPodStopsAndGoesOnWhereItWas(t *testing.T) {
 		}
 		r.pass(time.Hour)
 		r.expect("later", "")
-		r.restart() // nothing is started before the gate is known: it is set before the first update
+		r.restart() // nothing starts before the gate is known: it is set before the first update
 		r.gate(drained(), "web")
 		r.update(web, other)
 		r.expect("after a restart of the agent", "")
@@ -104,7 +104,7 @@ func TestPodsThatAreNotThereWaitForTheGate(t *testing.T) {
 	})
 }
 
-// An order to evict is about the moment in which it comes: it does not count any more after a drain.
+// An eviction order applies only to the moment of the order: after a drain it is void.
 func TestAHaltedPodIsNotEvictedWhenItGoesOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for name, early := range map[string]bool{"ordered before": true, "ordered meanwhile": false} {
@@ -139,7 +139,7 @@ func TestAHaltedPodIsNotEvictedWhenItGoesOn(t *testing.T) {
 	})
 }
 
-// A cordon keeps new pods out; what is there goes on, edits and restarts included.
+// A cordon keeps new pods from starting; existing ones keep running, including edits and restarts.
 func TestARuleThatOnlyWaitsLeavesWhatIsThereAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t).start()

@@ -2,7 +2,7 @@ package pool_test
 
 import "monopod/runner/runtimetest"
 
-// The builders of runtimetest, in short.
+// Short names of the builders of runtimetest.
 var (
 	requesting    = runtimetest.Requesting
 	portPod       = runtimetest.WithHostPorts

@@ -34,7 +34,7 @@ func hooked(c corev1.Container, postStart, preStop string) corev1.Container {
 	return c
 }
 
-// scripted answers hooks: "slow" takes 5 s, "fail" fails, "hang" ends only with its context.
+// scripted runs hooks: "slow" takes 5 s, "fail" fails, "hang" ends only with its context.
 func scripted(ctx context.Context, _ manifests.Key, _ string, r runner.ExecRequest) (runner.ExecResult, error) {
 	switch r.Command[0] {
 	case "slow":
@@ -181,10 +181,10 @@ func TestAPreStopHookAndTheAgent(t *testing.T) {
 		began := time.Now()
 		r.update()
 		r.pass(3 * time.Second)
-		r.restart() // in the middle of it: it runs again, but its time does not
+		r.restart() // during the hook: it runs again, but the grace period does not restart
 		r.update()
 		r.pass(10 * time.Second)
-		r.restart() // after it: it does not run again
+		r.restart() // after the hook: it does not run again
 		r.update()
 		r.pass(time.Minute)
 		all := r.fake.Journal()
@@ -233,7 +233,7 @@ func TestThePreStopHookIsThatOfTheOldDefinition(t *testing.T) {
 		r.update(pod)
 		r.pass(time.Minute)
 		pod = edited(pod, func(p *corev1.Pod) { p.Spec.Containers[0] = hooked(p.Spec.Containers[0], "", "newer") })
-		r.update(pod) // a hook alone restarts nothing
+		r.update(pod) // a changed hook alone restarts nothing
 		r.pass(time.Minute)
 		r.update()
 		r.pass(time.Minute)

@@ -19,7 +19,7 @@ import (
 	"monopod/runner/runtimetest"
 )
 
-// initPod makes containers init containers of a pod with one regular container "main".
+// initPod returns a pod with the given init containers and one regular container "main".
 func initPod(name string, inits ...corev1.Container) *manifests.Pod {
 	return edited(testPod(name, testContainer("main", runtimetest.ScriptServe)), func(p *corev1.Pod) {
 		p.Spec.InitContainers = inits
@@ -32,7 +32,7 @@ func testSidecar(name, script string) corev1.Container {
 	return c
 }
 
-// began returns the containers that were started, in order, since the last call.
+// began returns the containers started since the last call, in order.
 func (r *rig) began() string { return r.those(runner.StartContainer) }
 
 func (r *rig) those(kinds ...runner.ActionKind) string {
@@ -119,7 +119,7 @@ func TestAFailingInitContainerIsRetriedWithBackOff(t *testing.T) {
 		if st.State.Waiting == nil || st.State.Waiting.Reason != runner.ReasonCrashLoopBackOff || st.RestartCount != 4 {
 			t.Errorf("%+v", st)
 		}
-		// Mended: the whole pod is made anew, and its uid with it.
+		// After the fix, the whole pod is recreated with a new uid.
 		r.fake.ClearJournal()
 		r.update(edited(pod, func(p *corev1.Pod) { p.Spec.InitContainers[0] = testContainer("one", runtimetest.ScriptSucceed) }))
 		r.pass(time.Second)
@@ -180,7 +180,7 @@ func TestSidecarsStartBeforeTheOthersAndStopAfterThem(t *testing.T) {
 			t.Errorf("started %q", got)
 		}
 		r.wantPhase(corev1.PodRunning)
-		// A sidecar that crashes is restarted alone, an edited one is replaced alone.
+		// A sidecar that crashes is restarted alone; an edited one is replaced alone.
 		if err := r.fake.Exit(key("web"), "s1", 1); err != nil {
 			t.Fatal(err)
 		}
@@ -227,7 +227,7 @@ func TestSidecarsShareTheGracePeriod(t *testing.T) {
 		began := time.Now()
 		r.update()
 		r.pass(time.Minute)
-		// The regular container is killed after 10 s; both sidecars are left 2 s, at the same time.
+		// The regular container is killed after 10 s; both sidecars then get 2 s, at the same time.
 		all := r.fake.Journal()
 		if got := times(all, runner.StopContainer, began); got != "0 10 10" {
 			t.Errorf("signals at %s", got)
@@ -324,8 +324,8 @@ func TestImagesAreFetchedWhileInitContainersRun(t *testing.T) {
 	})
 }
 
-// TestTheAgentMayDieInTheMiddleOfInitialization plays a life again and again; each time the agent dies after one
-// action more. No init container that has succeeded runs twice.
+// TestTheAgentMayDieInTheMiddleOfInitialization repeats a life; each time the agent dies one action later. No init container that has
+// succeeded runs twice.
 func TestTheAgentMayDieInTheMiddleOfInitialization(t *testing.T) {
 	pod := initPod("web", testContainer("one", runtimetest.ScriptSucceed), testSidecar("side", runtimetest.ScriptServe), testContainer("two", runtimetest.ScriptSucceed))
 	for kill := 1; ; kill++ {
@@ -375,7 +375,7 @@ func TestAnEditOfWhatMayNotBeRestarted(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
 		change func(*corev1.Pod)
-		want   string // what is started again
+		want   string // containers that are started again
 	}{
 		{"an init container's environment", func(p *corev1.Pod) { p.Spec.InitContainers[0].Env = []corev1.EnvVar{{Name: "N"}} }, "one side main"},
 		{"an init container more", func(p *corev1.Pod) {
@@ -421,14 +421,14 @@ func TestAnEditOfWhatMayNotBeRestarted(t *testing.T) {
 
 func TestARestartIsWaitedForInTheOrderOfThePod(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		// Nothing runs any more when the sidecar crash-loops: the regular container waits for it.
+		// No container runs when the sidecar crash-loops: the regular container waits for it.
 		r := newRig(t).start()
 		r.update(initPod("web", testSidecar("side", runtimetest.ScriptFailSoon)))
 		r.pass(400 * time.Millisecond)
 		if got := r.began(); got != "side main" {
 			t.Errorf("started %q", got)
 		}
-		r.pass(5 * time.Second) // the sidecar is down for 10 s now
+		r.pass(5 * time.Second) // the back-off of the sidecar is 10 s now
 		if err := r.fake.Exit(key("web"), "main", 1); err != nil {
 			t.Fatal(err)
 		}

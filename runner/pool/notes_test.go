@@ -12,9 +12,9 @@ import (
 	"monopod/runner/runtimetest"
 )
 
-// The tests of this file are of cases that suites of kubelets have, and that no other test here had; docs/field-notes.md says which is which.
+// The tests of this file cover cases of kubelet test suites that no other test here covers; docs/field-notes.md lists their sources.
 
-// onPort is a pod whose container serves on a port of the host.
+// onPort returns a pod whose container serves on a host port.
 func onPort(namespace, container string) *manifests.Pod {
 	c := testContainer(container, runtimetest.ScriptSlowStop)
 	c.Ports = []corev1.ContainerPort{{ContainerPort: 8080, HostPort: 8080, Protocol: corev1.ProtocolTCP}}
@@ -24,9 +24,9 @@ func onPort(namespace, container string) *manifests.Pod {
 	})
 }
 
-// TestAPortOfTheHostIsGivenUpBeforeItIsTaken: a kubelet refuses the second of these edits for good.
+// TestAPortOfTheHostIsGivenUpBeforeItIsTaken: a kubelet rejects the second of these edits permanently.
 func TestAPortOfTheHostIsGivenUpBeforeItIsTaken(t *testing.T) {
-	const slowStop = 200 * time.Millisecond // of the script
+	const slowStop = 200 * time.Millisecond // in the script
 	for _, tt := range []struct {
 		name          string
 		before, after *manifests.Pod
@@ -62,7 +62,7 @@ func TestAPortOfTheHostIsGivenUpBeforeItIsTaken(t *testing.T) {
 	}
 }
 
-// TestOnlyANewContainerWaitsForOneThatIsTakenOut has a container taken out that takes 30 s to end.
+// TestOnlyANewContainerWaitsForOneThatIsTakenOut removes a container from the manifest that takes 30 s to end.
 func TestOnlyANewContainerWaitsForOneThatIsTakenOut(t *testing.T) {
 	serving := func(script string) *manifests.Pod {
 		c := testContainer("serving", script)

@@ -15,8 +15,7 @@ import (
 	"monopod/runner/runtimetest"
 )
 
-// TestAPodThatRestsHasNoGoroutine looks whether those that wait do what they must all the same: on an event, on an edit, at a
-// time, and at the end of the pool.
+// TestAPodThatRestsHasNoGoroutine checks that parked workers still react: to an event, an edit, a time, and the shutdown of the pool.
 func TestAPodThatRestsHasNoGoroutine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t).start()

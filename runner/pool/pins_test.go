@@ -12,7 +12,7 @@ import (
 	"monopod/runner/runtimetest"
 )
 
-// losePins takes the namespaces of a pod that runs away, and the agent with them.
+// losePins removes the namespaces of a running pod and stops the agent.
 func losePins(r *rig, pod ...func(*corev1.Pod)) {
 	r.fake.Kill()
 	r.fake.LosePins()
@@ -25,7 +25,7 @@ func losePins(r *rig, pod ...func(*corev1.Pod)) {
 	r.pass(20 * time.Second)
 }
 
-// What runs after its pins were lost is treated as in any other sandbox.
+// Containers that run after their pins were lost are treated as in any other sandbox.
 func TestWhatRunsWithoutPinsIsStillLookedAfter(t *testing.T) {
 	for name, tt := range map[string]struct {
 		first, then func(*corev1.Pod)
@@ -103,7 +103,7 @@ func TestWhatRunsWithoutPinsIsStillLookedAfter(t *testing.T) {
 	}
 }
 
-// requestCPU sets the request, and what a change of it takes.
+// requestCPU sets the CPU request and its resize policy.
 func requestCPU(amount string, policy corev1.ResourceResizeRestartPolicy) func(*corev1.Pod) {
 	return func(p *corev1.Pod) {
 		c := &p.Spec.Containers[0]

@@ -10,7 +10,7 @@ import (
 	"monopod/runner/admit"
 )
 
-// TestThePoolKnowsItsPlatformWithoutNodeLabels: a pod for another one waits, and nothing of it is started.
+// TestThePoolKnowsItsPlatformWithoutNodeLabels: a pod for another platform waits, and no part of it is started.
 func TestThePoolKnowsItsPlatformWithoutNodeLabels(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)

@@ -1,10 +1,11 @@
-// Package pool makes pods run: one worker for each pod observes, plans and applies through runner.Runtime, and records events.
+// Package pool runs pods: one worker for each pod observes, plans and applies through runner.Runtime, and records events.
 //
-// It carries decisions out and makes none of its own: what to do is runner/plan, which pods may start is runner/admit, what users see is
-// runner/podstatus. It must not know where manifests come from nor how a container is made.
+// It carries out decisions and makes none: runner/plan decides what to do, runner/admit which pods may start, and runner/podstatus what
+// users see. It must not know where manifests come from or how a container is created.
 //
-// Goroutines: Pool.Run keeps one that hands out assignments, one that lists the pods of the runtime at startup and after lost events, one
-// that waits for the runtime's events, one for each pod with something to do, and one for each image that is being pulled. Run waits for all of them.
+// Goroutines: Pool.Run has one that distributes assignments, one that lists the pods of the runtime at startup and after lost events, one
+// that waits for the runtime's events, one for each pod with something to do, and one for each image being pulled. Run waits for all of
+// them.
 package pool
 
 import (
@@ -28,39 +29,39 @@ import (
 	"monopod/runner/podstatus"
 )
 
-// Config of a Pool. New fills in zero fields.
+// Config configures a Pool. New fills in zero fields.
 type Config struct {
 	Log      *slog.Logger
 	NodeName string
-	// NodeIPs returns the node's addresses of now, IPv4 first. It is called often. nil: there are none.
+	// NodeIPs returns the current addresses of the node, IPv4 first. It is called often. nil means that there are none.
 	NodeIPs func() []string
-	// MaxConcurrent is how many pods start at the same time, and how many are taken down. Default 4: twice the
+	// MaxConcurrent is the number of pods that start concurrently, and of pods that are removed concurrently. The default is 4, twice the
 	// cores of a small machine; more makes all of them slower.
 	MaxConcurrent int
-	// MaxPods is the most pods there may be; 0: no limit.
+	// MaxPods is the maximum number of pods; 0 means no limit.
 	MaxPods int
-	// Room is what all pods may request together; nil: there is no limit.
+	// Room is the limit of the sum of requests of all pods; nil means no limit.
 	Room admit.Requests
-	// NodeLabels are what pods choose nodes by; nil: only Platform matters.
+	// NodeLabels are the labels that pods select nodes by; if nil, only Platform matters.
 	NodeLabels map[string]string
-	// Platform is that of this machine.
+	// Platform is the platform of this machine.
 	Platform manifests.Platform
 	// Options are the limits of planning.
 	Options plan.Options
 	// Now is the clock.
 	Now func() time.Time
-	// NewUID makes a uid for a pod whose manifest has none.
+	// NewUID returns a uid for a pod whose manifest has none.
 	NewUID func() string
-	// Resync is how often a pod is looked at without any reason, a safety net under lost events.
+	// Resync is the interval at which each pod is observed without any event, in case events were lost.
 	Resync time.Duration
-	// Events keeps what happens to the pods; nil: nobody does.
+	// Events records events about the pods; nil disables it.
 	Events runner.Recorder
-	// Follow is called with what is desired before it is carried out, and with its Objects; nil disables it.
+	// Follow is called with the desired state and its Objects before it is carried out; nil disables it.
 	Follow func(model.Desired, *manifests.Objects)
-	// Gone is told the last status of each pod that does not exist any more, before Pods leaves it out; nil disables it. It must be quick, and
-	// not call the Pool.
+	// Gone is called with the last status of each pod that has been removed, before Pods omits it; nil disables it. It must return quickly and
+	// must not call the Pool.
 	Gone func(podstatus.Status)
-	// SettleAfter is how long found pods are left untouched at the start while no Update has come.
+	// SettleAfter is how long existing pods are left alone at startup while no Update has been called.
 	SettleAfter time.Duration
 }
 
@@ -95,84 +96,83 @@ func (c Config) withDefaults() Config {
 // Pool runs the desired pods. All methods may be called from any goroutine, before, during and after Run.
 type Pool struct {
 	rt runner.Runtime
-	// starts and stops bound what goes on at the same time; see worker.acquire.
+	// starts and stops limit concurrent starts and removals; see worker.acquire.
 	starts, stops *turns
-	// trigger wakes Run's loop: there is something to hand out. freed does so too: a pod is not as it was, and others wait for
-	// such a change.
+	// trigger wakes the loop of Run to distribute assignments. freed does the same after a change of a pod that others may wait for.
 	trigger, freed chan struct{}
-	// lost asks for another list of the runtime's pods.
+	// lost requests another list of the runtime's pods.
 	lost chan struct{}
-	// beats are taken by Run's loop when it has nothing else to do.
+	// beats are received by the loop of Run when it is idle.
 	beats chan struct{}
 	group sync.WaitGroup
 	registry
 }
 
-// registry is what a Pool knows of its pods: what is desired of them, what their workers reported, and who waits for whom.
+// registry is the state of all pods of a Pool: what is desired, what their workers reported, and which pods wait for others.
 type registry struct {
 	cfg Config
 
 	mu sync.Mutex
-	// All below is guarded by mu.
+	// All fields below are guarded by mu.
 	desired model.Desired
 	objects *manifests.Objects // those of desired
 	settled bool
 	listed  bool
-	// ended says that Run is about to return: no goroutine may be started.
+	// ended reports that Run is about to return: no goroutine may be started.
 	ended bool
-	// gate, unless nil, decides which pods may run; barrier, which of those that do not may.
+	// gate decides which pods may run; barrier, which pods that do not run may start. Both may be nil.
 	gate    Gate
 	barrier func(*manifests.Pod) *runner.Held
-	// graces are how long pods that are removed may take, by uid, where that is not what their manifests say. It is not changed.
+	// graces override the grace periods of manifests for pods that are removed, by uid. The map is never modified.
 	graces map[string]time.Duration
-	// given are the conditions that others have set on pods, by uid. It is not changed.
+	// given are the conditions that others have set on pods, by uid. The map is never modified.
 	given map[string][]corev1.PodCondition
-	// anyHeld says that a pod waits for others, whose changes must therefore be looked at.
+	// anyHeld reports that a pod waits for others, so that their changes matter.
 	anyHeld bool
 	entries map[manifests.Key]*entry
-	// round is how often was handed out; resolvedBy is what the wishes of the last round were resolved by.
+	// round is the number of distributions so far; resolvedBy are the objects that resolved the pods in the last one.
 	round      uint64
 	resolvedBy *manifests.Objects
 	watchers   map[*Subscription]struct{}
 }
 
-// entry is what the pool knows of a pod.
+// entry is the state of one pod in the pool.
 type entry struct {
 	worker     *worker
 	running    bool
 	assignment assignment
 	report     report
 	wish       wish
-	// tried says that the worker has looked at the pod, whether it saw it or not, and has asked for its turn if it needs one.
+	// tried reports that the worker has tried to observe the pod, and has requested its turn if it needs one.
 	tried bool
-	// holdsPorts says that report.holds has ports of the host; requests are what it asks for.
+	// holdsPorts reports whether report.holds has host ports; requests are its requests.
 	holdsPorts bool
 	requests   admit.Requests
-	// place is what is being made instead of a pod that ran, from when that is gone until there is a sandbox again: nobody else gets what it
-	// has been admitted with.
+	// place is the manifest that the place is reserved for while a pod is being recreated, from the removal of the old sandbox to the creation
+	// of the new one. No other pod gets what it was admitted with.
 	place *manifests.Pod
-	// rule is what the gates said in the last round.
+	// rule is the decision of the gates in the last round.
 	rule runner.Rule
-	// evict orders that the pod is evicted; evictFor is the pod for which it is to make room, if that is why.
+	// evict orders the eviction of the pod; evictFor is the pod that needs its room, if that is the reason.
 	evict    *plan.Eviction
 	evictFor *manifests.Key
 }
 
-// wish is a pod as it is desired.
+// wish is a pod of the desired state.
 type wish struct {
-	// round is the latest in which it was: another one than that of the Pool means that it is not desired any more.
+	// round is the latest round with this pod. If it differs from that of the Pool, the pod is not desired.
 	round uint64
-	// written is what is desired, pod the same with what it refers to.
+	// written is the desired manifest, pod the same with resolved references.
 	written, pod *manifests.Pod
-	// ports says that it asks for ports of the host, selects that it chooses among nodes.
+	// ports reports whether the pod requests host ports, selects whether it selects nodes.
 	ports, selects bool
-	// requests are those of pod.
+	// requests are the requests of pod.
 	requests admit.Requests
-	// priority is that of pod.
+	// priority is the priority of pod.
 	priority manifests.Priority
 }
 
-// follow takes over what is desired. resolved says that the objects are those of the round before.
+// follow sets the desired manifest. resolved reports that the objects are those of the previous round.
 func (e *entry) follow(pod *manifests.Pod, objects *manifests.Objects, round uint64, resolved bool) {
 	was := e.wish
 	if was.written != pod {
@@ -186,18 +186,18 @@ func (e *entry) follow(pod *manifests.Pod, objects *manifests.Objects, round uin
 	e.wish.round = round
 }
 
-// report is what a worker tells.
+// report is what a worker reports to the pool.
 type report struct {
 	status podstatus.Status
 	seen   bool
 	holds  *manifests.Pod
-	// uid is that of the sandbox.
+	// uid is the uid of the sandbox.
 	uid types.UID
 	// place is PodState.Place.
 	place *manifests.Pod
 }
 
-// of says that nothing is recorded from another place.
+// of reports whether the recorded manifest, if any, is from place.
 func (r report) of(place manifests.Origin) bool {
 	return r.holds == nil || r.holds.Origin.Source == place.Source && r.holds.Origin.File == place.File
 }
@@ -217,7 +217,7 @@ func New(rt runner.Runtime, cfg Config) *Pool {
 	}
 }
 
-// Update replaces what is desired. It never blocks; of several updates in a row only the last counts.
+// Update replaces the desired state. It never blocks; of several consecutive updates only the last counts.
 func (p *Pool) Update(d model.Desired) {
 	p.mu.Lock()
 	if p.objects == nil || !slices.Equal(p.desired.Objects, d.Objects) {
@@ -228,8 +228,8 @@ func (p *Pool) Update(d model.Desired) {
 	signal(p.trigger)
 }
 
-// Graces says how long pods may take to stop when they are removed, by uid, whatever their manifests say; of others these decide. It
-// never blocks, and counts for those that stop already.
+// Graces sets the grace periods of pods that are removed, by uid, instead of those of their manifests. Other pods keep theirs. It never
+// blocks and also applies to pods that are already stopping.
 func (p *Pool) Graces(byUID map[string]time.Duration) {
 	p.mu.Lock()
 	p.graces = byUID
@@ -237,7 +237,7 @@ func (p *Pool) Graces(byUID map[string]time.Duration) {
 	signal(p.trigger)
 }
 
-// Conditions are those that others have set on pods, by uid: readiness gates look at them. It never blocks.
+// Conditions sets the conditions that others have set on pods, by uid; readiness gates use them. It never blocks.
 func (p *Pool) Conditions(byUID map[string][]corev1.PodCondition) {
 	p.mu.Lock()
 	p.given = byUID
@@ -245,7 +245,7 @@ func (p *Pool) Conditions(byUID map[string][]corev1.PodCondition) {
 	signal(p.trigger)
 }
 
-// givenLocked are the conditions that others have set on a pod.
+// givenLocked returns the conditions that others have set on a pod.
 func (p *registry) givenLocked(e *entry) []corev1.PodCondition {
 	if e.report.status.Pod == nil || len(p.given) == 0 {
 		return nil
@@ -253,15 +253,14 @@ func (p *registry) givenLocked(e *entry) []corev1.PodCondition {
 	return p.given[string(e.report.status.Pod.UID)]
 }
 
-// Run works until ctx ends, then returns nil when all goroutines have ended. The pods go on running.
+// Run works until ctx ends, then returns nil once all goroutines have ended. The pods keep running.
 func (p *Pool) Run(ctx context.Context) error {
 	defer p.end()
 	p.group.Go(func() { p.list(ctx) })
 	p.group.Go(func() { p.watchRuntime(ctx) })
 	settle := time.NewTimer(p.cfg.SettleAfter)
 	defer settle.Stop()
-	// While many pods start that wait for each other's ports, each of them would have all looked at: at most a tenth of the time
-	// is spent on that.
+	// While many pods start that wait for each other's ports, each change would check all of them: spend at most a tenth of the time on that.
 	freed, rested := p.freed, time.NewTimer(p.cfg.SettleAfter)
 	rested.Stop()
 	defer rested.Stop()
@@ -287,7 +286,7 @@ func (p *Pool) Run(ctx context.Context) error {
 	}
 }
 
-// settle ends the wait for a first Update: pods that were found are kept as they are.
+// settle ends the wait for a first Update: existing pods are kept as they are.
 func (p *Pool) settle() {
 	p.mu.Lock()
 	first := !p.settled
@@ -301,8 +300,8 @@ func (p *Pool) settle() {
 	}
 }
 
-// list finds the pods that the runtime has: at the start, and after each interruption those that nobody knew of, because
-// they were made in its last moment, when their removal did not see them any more.
+// list finds the pods of the runtime: at startup, and after each interruption those that are unknown because they were created at its very
+// end, when their removal did not see them.
 func (p *Pool) list(ctx context.Context) {
 	for {
 		p.retry(ctx, "the runtime's pods cannot be listed", func() error {
@@ -320,7 +319,7 @@ func (p *Pool) list(ctx context.Context) {
 	}
 }
 
-// watchRuntime passes the runtime's events on until ctx ends. After each interruption everybody looks anew.
+// watchRuntime passes on the runtime's events until ctx ends. After each interruption every worker observes its pod again.
 func (p *Pool) watchRuntime(ctx context.Context) {
 	p.retry(ctx, "the runtime's events cannot be watched", func() error {
 		err := p.rt.Watch(ctx, p.notify)
@@ -332,7 +331,7 @@ func (p *Pool) watchRuntime(ctx context.Context) {
 	})
 }
 
-// retry calls f until it succeeds or ctx ends. It warns once of each error.
+// retry calls f until it succeeds or ctx ends. It logs each error once.
 func (p *Pool) retry(ctx context.Context, what string, f func() error) {
 	last := ""
 	for try := 1; ; try++ {
@@ -351,7 +350,7 @@ func (p *Pool) retry(ctx context.Context, what string, f func() error) {
 	}
 }
 
-// pause waits, and says whether ctx is still alive.
+// pause waits for d and reports whether ctx is still alive.
 func pause(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -373,8 +372,8 @@ func (p *Pool) found(keys []manifests.Key) {
 	signal(p.trigger)
 }
 
-// notify wakes the worker of a pod, or with the zero key all of them. What failed is then tried again at once:
-// an image may have arrived, or containerd has come back.
+// notify wakes the worker of a pod, or with the zero key all of them. Failed steps are then retried at once: an image may have arrived, or
+// containerd may have come back.
 func (p *Pool) notify(key manifests.Key) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -392,7 +391,7 @@ func (p *Pool) notify(key manifests.Key) {
 	}
 }
 
-// ensureLocked makes an entry for a pod that has none.
+// ensureLocked returns the entry of a pod and creates it if it is missing.
 func (p *Pool) ensureLocked(key manifests.Key) *entry {
 	e, ok := p.entries[key]
 	if !ok {
@@ -402,7 +401,7 @@ func (p *Pool) ensureLocked(key manifests.Key) *entry {
 	return e
 }
 
-// handOut gives every worker its assignment and starts those that are new.
+// handOut gives every worker its assignment and starts new workers.
 func (p *Pool) handOut(ctx context.Context) {
 	p.follow()
 	p.mu.Lock()
@@ -419,14 +418,14 @@ func (p *Pool) handOut(ctx context.Context) {
 		p.findPlaceLocked(e)
 		e.rule = p.gateLocked(e)
 		if e.rule.Halt != nil {
-			e.evict, e.evictFor = nil, nil // it makes room anyhow; when it may go on, that was long ago
+			e.evict, e.evictFor = nil, nil // it makes room anyway; by the time it may run again, the order is obsolete
 		}
 		p.anyHeld = p.anyHeld || e.rule.Wait != nil
 	}
 	p.floorLocked()
 	decided := p.admitLocked()
 	if p.countermandLocked(decided) {
-		decided = p.admitLocked() // what was to become free does not
+		decided = p.admitLocked() // resources that were about to become free do not become free
 	}
 	p.preemptLocked(decided.Preempted)
 	p.anyHeld = p.anyHeld || len(decided.Held) > 0
@@ -443,7 +442,7 @@ func (p *Pool) handOut(ctx context.Context) {
 		}
 		a.halt, a.evict, a.held = e.rule.Halt, e.evict, e.rule.Wait
 		if h, ok := decided.Held[key]; ok {
-			waits := h // not for those that do not wait
+			waits := h // only if the pod does wait
 			a.held = &waits
 		}
 		p.assignLocked(e, a)
@@ -454,7 +453,7 @@ func (p *Pool) handOut(ctx context.Context) {
 	}
 }
 
-// follow tells what is desired, once it is known.
+// follow calls Config.Follow with the desired state, once it is known.
 func (p *registry) follow() {
 	if p.cfg.Follow == nil {
 		return
@@ -467,8 +466,8 @@ func (p *registry) follow() {
 	}
 }
 
-// assignLocked stores an assignment and wakes the worker if it is another one. For a pod that is not wanted, or is
-// recorded from another place, it always is, since what may be removed or is kept cannot be compared.
+// assignLocked stores an assignment and wakes the worker if it differs. For a pod that is not desired, or is recorded from another place,
+// it always counts as different, because removable and keeps cannot be compared.
 func (p *Pool) assignLocked(e *entry, a assignment) {
 	old := e.assignment
 	sameHeld := (a.held == nil || old.objects == a.objects) && (old.held == nil) == (a.held == nil) && (a.held == nil || *old.held == *a.held)
@@ -484,7 +483,7 @@ func (p *Pool) assignLocked(e *entry, a assignment) {
 	}
 }
 
-// assignment returns the latest assignment of a worker. Its channel is emptied first, so that nothing is missed.
+// assignment returns the latest assignment of a worker. It empties the channel first, so that no later one is missed.
 func (p *registry) assignment(w *worker) assignment {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -495,14 +494,14 @@ func (p *registry) assignment(w *worker) assignment {
 	return p.entries[w.key].assignment
 }
 
-// report takes a worker's report.
+// report stores a worker's report.
 func (p *Pool) report(w *worker, r report) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	e := p.entries[w.key]
 	changed := e.report.seen != r.seen || e.report.holds != r.holds || e.report.uid != r.uid || e.report.place != r.place || e.report.idle() != r.idle()
 	if a := e.assignment; !e.report.seen && a.desired != nil && !r.of(a.desired.Origin) {
-		signal(w.assign) // until now assignLocked did not know
+		signal(w.assign) // assignLocked did not know it before
 	}
 	if r.holds != e.report.holds {
 		e.holdsPorts, e.requests = false, nil
@@ -513,7 +512,7 @@ func (p *Pool) report(w *worker, r report) {
 	e.keepPlace(r)
 	e.report.seen, e.report.holds, e.report.place, e.report.uid = r.seen, r.holds, r.place, r.uid
 	if e.evict != nil && r.status.Pod != nil && string(r.status.Pod.UID) != e.evict.UID {
-		e.evict, e.evictFor = nil, nil // carried out
+		e.evict, e.evictFor = nil, nil // the order has been carried out
 	}
 	p.setStatusLocked(e, r.status)
 	if changed && (p.anyHeld || p.gate != nil || p.barrier != nil) {
@@ -521,7 +520,7 @@ func (p *Pool) report(w *worker, r report) {
 	}
 }
 
-// reportCrash makes the status say that nobody looks after the pod at the moment.
+// reportCrash shows in the status that the worker of the pod has crashed.
 func (p *Pool) reportCrash(w *worker, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -535,7 +534,7 @@ func (p *registry) node() podstatus.Node {
 	return podstatus.Node{Name: p.cfg.NodeName, IPs: p.cfg.NodeIPs()}
 }
 
-// retire ends a worker whose pod is gone, unless it has become wanted meanwhile.
+// retire ends a worker whose pod is gone, unless the pod has become desired meanwhile.
 func (p *Pool) retire(w *worker) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -554,8 +553,7 @@ func (p *Pool) retire(w *worker) bool {
 	return true
 }
 
-// Pods returns all pods, sorted by namespace and name: those that are desired, and those that exist still.
-// They share memory with the pool: do not change them.
+// Pods returns all desired and existing pods, sorted by namespace and name. They share memory with the pool and must not be changed.
 func (p *registry) Pods() []podstatus.Status {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -571,13 +569,13 @@ func (p *registry) Pods() []podstatus.Status {
 	return all
 }
 
-// Reach says why the runtime does not answer now; nil: it does. What is shown of pods is then what was seen last.
+// Reach returns why the runtime does not answer now; nil if it does. Statuses are then those of the previous observation.
 func (p *Pool) Reach(ctx context.Context) error {
 	_, err := p.rt.List(ctx)
 	return err
 }
 
-// Beat waits until Run's loop takes notice. The error is ctx's: the loop is stuck, or does not run.
+// Beat waits until the loop of Run responds. The error is that of ctx: the loop is stuck or does not run.
 func (p *Pool) Beat(ctx context.Context) error {
 	select {
 	case p.beats <- struct{}{}:
@@ -587,8 +585,8 @@ func (p *Pool) Beat(ctx context.Context) error {
 	}
 }
 
-// Seen says that the pods of the runtime are known, and that each of them has been looked at, as has each pod of wanted: what
-// Update was told is carried out later.
+// Seen reports whether the pods of the runtime are known and each of them has been observed, as has each pod of wanted: a pod passed to
+// Update is carried out later.
 func (p *registry) Seen(wanted ...*manifests.Pod) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

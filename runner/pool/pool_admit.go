@@ -11,8 +11,8 @@ import (
 	"monopod/runner/plan"
 )
 
-// admitLocked has decided which pods must wait. As long as there is room for all, only those need looking at that ask for what others may
-// have: ports of the host, or another node.
+// admitLocked decides which pods must wait. As long as all pods fit, it only considers those that compete for something else: host ports,
+// or a node.
 func (p *registry) admitLocked() admit.Decision {
 	crowded := p.crowdedLocked()
 	a := admit.Input{Known: map[manifests.Key]admit.Holding{}, Listed: p.listed, Blind: !p.listed, Node: p.cfg.NodeName, Labels: p.cfg.NodeLabels, Platform: p.cfg.Platform}
@@ -50,13 +50,13 @@ func (p *registry) holdingLocked(e *entry) admit.Holding {
 	return h
 }
 
-// crowdedLocked says that there may not be room for all that run and all that are desired. A pod that is both counts with the more it asks for.
+// crowdedLocked reports whether running and desired pods together may exceed a limit. A pod that is both counts with its higher requests.
 func (p *registry) crowdedLocked() bool {
 	places, sum := 0, admit.Requests{}
 	for _, e := range p.entries {
 		active, wanted := e.report.active() || e.place != nil, e.wish.round == p.round && e.asks()
 		if e.wish.round != p.round && !e.tried && p.cfg.Room != nil {
-			return true // nobody knows what it has
+			return true // its resources are unknown
 		}
 		if active || wanted {
 			places++
@@ -87,7 +87,7 @@ func (p *registry) crowdedLocked() bool {
 	return false
 }
 
-// preemptLocked orders that pods make room.
+// preemptLocked orders pods to make room.
 func (p *registry) preemptLocked(all map[manifests.Key]manifests.Key) {
 	for key, by := range all {
 		e := p.entries[key]
@@ -103,8 +103,8 @@ func (p *registry) preemptLocked(all map[manifests.Key]manifests.Key) {
 	}
 }
 
-// countermandLocked takes back the orders to make room for pods that do not wait any more: they are not wanted now, or have got room
-// elsewhere. What is carried out already goes on.
+// countermandLocked cancels orders to make room for pods that do not wait now, because they are not desired or have got room elsewhere.
+// Evictions that were carried out stay. It reports whether it canceled any.
 func (p *registry) countermandLocked(decided admit.Decision) (some bool) {
 	for key, e := range p.entries {
 		if e.evictFor == nil || e.evicted() {
@@ -118,7 +118,8 @@ func (p *registry) countermandLocked(decided admit.Decision) (some bool) {
 	return some
 }
 
-// Evict has a pod stopped, unless it is not the one with this uid any more. It comes back after a while, and when the barrier lets it.
+// Evict stops the pod with the uid of the order; if the pod has another uid by now, it does nothing. The pod comes back after a back-off,
+// and when the barrier allows it.
 func (p *Pool) Evict(key manifests.Key, order plan.Eviction) {
 	p.mu.Lock()
 	if e := p.entries[key]; e != nil && e.evict == nil && e.report.status.Pod != nil && string(e.report.status.Pod.UID) == order.UID {
@@ -128,8 +129,8 @@ func (p *Pool) Evict(key manifests.Key, order plan.Eviction) {
 	signal(p.trigger)
 }
 
-// Barrier replaces what keeps pods from being made, and evicted ones from coming back, for a while; nil: nothing does. It must be quick,
-// and not call the Pool.
+// Barrier replaces the function that temporarily prevents pods from starting, and evicted ones from coming back; nil disables it. It must
+// return quickly and must not call the Pool.
 func (p *Pool) Barrier(b func(*manifests.Pod) *runner.Held) {
 	p.mu.Lock()
 	p.barrier = b
@@ -137,7 +138,8 @@ func (p *Pool) Barrier(b func(*manifests.Pod) *runner.Held) {
 	signal(p.trigger)
 }
 
-// keepPlace takes a report before it counts: one that has nothing of a pod any more that was there says that the next one is being made.
+// keepPlace processes a report before it is stored: if the pod existed and has no sandbox now, its place is reserved for the one being
+// created.
 func (e *entry) keepPlace(r report) {
 	a := &e.assignment
 	switch {
@@ -151,7 +153,8 @@ func (e *entry) keepPlace(r report) {
 	}
 }
 
-// findPlaceLocked takes the place of a pod that was being made anew when an agent was killed, and gives up that of one that nobody wants.
+// findPlaceLocked reserves the place of a pod that was being recreated when an agent was killed, and releases the place of a pod that is
+// not desired.
 func (p *registry) findPlaceLocked(e *entry) {
 	left := e.report.place
 	switch {
@@ -163,10 +166,10 @@ func (p *registry) findPlaceLocked(e *entry) {
 	}
 }
 
-// active says that the pod is there, and has not ended.
+// active reports whether the pod exists and has not ended.
 func (r *report) active() bool { return r.holds != nil && !r.idle() }
 
-// idle says that nothing of the pod runs, nor is going to by itself: it has ended.
+// idle reports that no container of the pod runs or will be restarted: the pod has ended.
 func (r *report) idle() bool {
 	if r.holds == nil || r.status.Pod == nil || r.status.Running {
 		return false
@@ -175,29 +178,29 @@ func (r *report) idle() bool {
 	return phase == corev1.PodSucceeded || phase == corev1.PodFailed
 }
 
-// evicted says that the pod has been evicted, whether it has ended or not.
+// evicted reports whether the pod has been evicted, whether or not it has ended.
 func (e *entry) evicted() bool {
 	return e.report.holds != nil && e.report.status.Pod != nil && plan.EvictedFor(e.report.status.Pod.Status.Reason)
 }
 
-// comesBack says that the pod was evicted and is made again when that may be.
+// comesBack reports whether the pod was evicted and will be recreated.
 func (e *entry) comesBack() bool {
 	held := e.report.holds
 	return e.report.idle() && plan.ReturnsAfter(e.report.status.Pod.Status.Reason, &held.Object.Spec, held.Origin)
 }
 
-// asks says that the pod, if it is desired, wants a place: it does unless a gate keeps it, or it has ended for good.
+// asks reports whether the pod, if desired, needs a place: it does unless a gate holds it, or it has ended permanently.
 func (e *entry) asks() bool {
 	return e.rule.Wait == nil && (!e.report.idle() || e.comesBack() || !e.sameAsHeld() && !e.final())
 }
 
-// final reports whether the pod is one that an API server has bound here, and has ended: no edit runs it again.
+// final reports whether the pod is bound here by an API server and has ended: no edit runs it again.
 func (e *entry) final() bool {
 	held, want := e.report.holds, e.wish.pod
 	return want != nil && want.Origin.Bound() && held.Object.UID == want.Object.UID
 }
 
-// sameAsHeld says that the pod is desired as it was carried out.
+// sameAsHeld reports whether the desired manifest has been carried out.
 func (e *entry) sameAsHeld() bool {
 	return e.wish.pod != nil && podhash.Pod(e.wish.pod.Object) == podhash.Pod(e.report.holds.Object)
 }

@@ -25,7 +25,7 @@ import (
 type rig struct {
 	t    *testing.T
 	fake *runtimetest.Fake
-	// runtime is given to the pool instead of the fake, if it is set.
+	// runtime replaces the fake if it is set.
 	runtime runner.Runtime
 	pool    *pool.Pool
 	cancel  context.CancelFunc
@@ -95,14 +95,14 @@ func (r *rig) stop() {
 	}
 }
 
-// restart ends the agent and starts the next one on the same machine.
+// restart stops the agent and starts the next one on the same machine.
 func (r *rig) restart() {
 	r.stop()
 	r.fake = r.fake.Restart()
 	r.start()
 }
 
-// update makes pods the desired ones and lets everything come to rest for a moment.
+// update sets the desired pods and waits until the bubble is idle.
 func (r *rig) update(pods ...*manifests.Pod) {
 	r.pool.Update(model.Desired{Pods: pods, Reported: everySource()})
 	r.settle()

@@ -18,7 +18,7 @@ import (
 	"monopod/runner/runtimetest"
 )
 
-// answers are what the commands of probes say: "" succeeds, anything else fails with it.
+// answers are the results of probe commands: "" succeeds, anything else is the output of a failure.
 type answers struct {
 	mu sync.Mutex
 	m  map[string]string
@@ -101,7 +101,7 @@ func TestReadinessChangesTheConditionAndNothingElse(t *testing.T) {
 			}
 			a.set("r", "busy")
 			r.pass(2 * time.Second)
-			wantReady(t, r, true, true) // not often enough yet
+			wantReady(t, r, true, true) // below the threshold
 			r.pass(2 * time.Second)
 			wantReady(t, r, true, false)
 		}

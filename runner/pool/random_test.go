@@ -22,23 +22,21 @@ import (
 	"monopod/runner/runtimetest"
 )
 
-// chaos plays a random story against a pool and checks on each action that it is allowed, and at the end that
-// everything is as desired.
+// chaos plays a random story against a pool. It checks that each action is allowed, and at the end that the state is as desired.
 type chaos struct {
 	*rig
 	mu      sync.Mutex
 	desired map[manifests.Key]*manifests.Pod
-	// editedAt is when a pod was last edited. In that very instant (of the bubble's clock) the worker may be
-	// past its last look at what is wanted.
+	// editedAt is when a pod was last edited. At that very instant (of the bubble's clock) the worker may have read the desired state already.
 	editedAt map[manifests.Key]time.Time
-	// anyState says that the story begins with a state that no story leads to.
+	// anyState reports that the story begins with an unreachable state.
 	anyState bool
 	fault    runner.ActionKind
 	reason   string
 	offline  bool
 	skew     time.Duration // of the machine's clock
 	skewedAt time.Time     // of the bubble's clock
-	// sick says that probes fail.
+	// sick makes probes fail.
 	sick bool
 	// answered is when the startup probe of a container, by pod and name, last succeeded.
 	answered map[string]time.Time
@@ -48,8 +46,8 @@ type chaos struct {
 // badImage cannot be pulled.
 const badImage = "bad:1"
 
-// newChaos has a pool that creates up to n containers of a pod at once. Then that takes time, and whatever happens next
-// happens meanwhile.
+// newChaos returns a chaos whose pool creates up to n containers of a pod concurrently. With n > 1, creations take time, and other steps
+// happen meanwhile.
 func newChaos(t *testing.T, n int) *chaos {
 	t.Helper()
 	c := &chaos{rig: newRig(t), desired: map[manifests.Key]*manifests.Pod{}, editedAt: map[manifests.Key]time.Time{}, answered: map[string]time.Time{}}
@@ -77,7 +75,7 @@ func (c *chaos) wrongf(format string, args ...any) {
 	c.wrong = append(c.wrong, fmt.Sprintf(format, args...))
 }
 
-// judge is called before each action: it checks the action, then perhaps fails it.
+// judge is called before each action: it checks the action, then may fail it.
 func (c *chaos) judge(key manifests.Key, a runner.Action) error {
 	st := c.fake.State(key)
 	c.mu.Lock()
@@ -98,7 +96,7 @@ func (c *chaos) judge(key manifests.Key, a runner.Action) error {
 	return nil
 }
 
-// exec answers hooks and probes.
+// exec runs hooks and probes.
 func (c *chaos) exec(ctx context.Context, k manifests.Key, container string, r runner.ExecRequest) (runner.ExecResult, error) {
 	if !strings.HasSuffix(r.Command[0], "-probe") {
 		return scripted(ctx, k, container, r)
@@ -114,7 +112,7 @@ func (c *chaos) exec(ctx context.Context, k manifests.Key, container string, r r
 	return runner.ExecResult{}, nil
 }
 
-// network is the outcome of CNI ADD.
+// network is the result of CNI ADD.
 func (c *chaos) network(manifests.Key) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -169,17 +167,18 @@ func (c *chaos) check(key manifests.Key, a runner.Action, st runner.PodState, wa
 		} else if target.State == runner.ContainerRunning {
 			c.wrongf("%s: %s, which runs", key, a)
 		}
-	case runner.RemoveSandbox: // or what keeps the place of a pod that was to be made anew
+	case runner.RemoveSandbox: // it may also release the place of a pod that was being recreated
 		if st.Sandbox == nil && st.Place == nil || len(running) > 0 {
 			c.wrongf("%s: %s of %v with %v running", key, a, st.Sandbox, running)
 		}
 	}
 }
 
-// slowest is how long a creation takes at most: what is wanted may have changed meanwhile.
+// slowest is the longest duration of a creation; the desired state may change meanwhile.
 const slowest = 100 * time.Millisecond
 
-// checkWanted: nothing is made or started in a pod that has failed or is to go, and all else in its order.
+// checkWanted checks that no container is created or started in a pod that has failed or is being removed, and that all others are in
+// order.
 func (c *chaos) checkWanted(key manifests.Key, a runner.Action, st runner.PodState, want *manifests.Pod) {
 	since := time.Since(c.editedAt[key])
 	switch {
@@ -193,8 +192,8 @@ func (c *chaos) checkWanted(key manifests.Key, a runner.Action, st runner.PodSta
 	}
 }
 
-// checkOrder: init containers run one after another and only once in a sandbox, and nothing overtakes them, nor a
-// sidecar that is not there yet. What is made before its turn is never behind anything but the start of sidecars.
+// checkOrder checks that init containers run one after another and only once in a sandbox, and that no container overtakes them or a
+// sidecar that has not started. A container is created before its turn only while sidecars start.
 func (c *chaos) checkOrder(key manifests.Key, a runner.Action, st runner.PodState, want *manifests.Pod) {
 	begun, round := false, a.Round
 	for _, i := range st.Containers {
@@ -219,7 +218,7 @@ func (c *chaos) checkOrder(key manifests.Key, a runner.Action, st runner.PodStat
 	if a.Kind == runner.CreateContainer && (c.anyState || slices.ContainsFunc(st.Containers, func(i runner.Container) bool {
 		return i.Name == a.Container && i.State == runner.ContainerRunning
 	})) {
-		return // the next instance waits beside it
+		return // the next instance may exist at the same time
 	}
 	c.checkHooks(key, a, st, want)
 	for before := range manifests.AllContainers(&want.Object.Spec) {
@@ -234,7 +233,7 @@ func (c *chaos) checkOrder(key manifests.Key, a runner.Action, st runner.PodStat
 	}
 }
 
-// checkHooks: no regular container is started while the postStart hook of an earlier one runs.
+// checkHooks checks that no regular container is started while the postStart hook of an earlier one runs.
 func (c *chaos) checkHooks(key manifests.Key, a runner.Action, st runner.PodState, want *manifests.Pod) {
 	if kindOf(want, a.Container) != "regular" || a.Kind != runner.StartContainer {
 		return
@@ -253,12 +252,12 @@ func (c *chaos) checkHooks(key manifests.Key, a runner.Action, st runner.PodStat
 	}
 }
 
-// waitedFor says that a container has not started as soon as its process runs.
+// waitedFor reports whether a container needs more than a running process to count as started.
 func waitedFor(spec *corev1.Container) bool {
 	return spec.StartupProbe != nil || spec.Lifecycle != nil && spec.Lifecycle.PostStart != nil
 }
 
-// isStarted says that a sidecar is as far as those after it wait for, as far as can be told from outside.
+// isStarted reports whether a sidecar has started as far as later containers require, as far as the test can tell.
 func (c *chaos) isStarted(key manifests.Key, want *manifests.Pod, i *runner.Container) bool {
 	spec := manifests.FindContainer(&want.Object.Spec, i.Name)
 	if spec == nil || i.PostStart == runner.PostStartPending {
@@ -267,7 +266,7 @@ func (c *chaos) isStarted(key manifests.Key, want *manifests.Pod, i *runner.Cont
 	return spec.StartupProbe == nil || i.Health.Started || !c.answered[key.Name+"/"+i.Name].IsZero()
 }
 
-// kindOf says what a container is in a pod; what the pod does not have is regular.
+// kindOf returns the kind of a container in a pod; unknown containers are regular.
 func kindOf(p *manifests.Pod, name string) string {
 	for i := range p.Object.Spec.InitContainers {
 		if c := &p.Object.Spec.InitContainers[i]; c.Name == name {
@@ -280,8 +279,8 @@ func kindOf(p *manifests.Pod, name string) string {
 	return "regular"
 }
 
-// checkStopOrder: while a pod is removed, sidecars are told to stop after all others, the last one first, unless
-// the grace period is over.
+// checkStopOrder checks that sidecars of a pod that is removed are stopped after all other containers, the last one first, unless the grace
+// period is over.
 func (c *chaos) checkStopOrder(key manifests.Key, a runner.Action, st runner.PodState, target *runner.Container) {
 	if a.Kind != runner.StopContainer || st.Sandbox == nil || kindOf(st.Sandbox.Pod, target.Name) != "sidecar" {
 		return
@@ -301,7 +300,7 @@ func (c *chaos) checkStopOrder(key manifests.Key, a runner.Action, st runner.Pod
 	}
 }
 
-// checkStop: what is as desired is never stopped, nor what cannot be replaced.
+// checkStop checks that no container is stopped that is as desired or cannot be replaced.
 func (c *chaos) checkStop(key manifests.Key, a runner.Action, st runner.PodState, target *runner.Container, want *manifests.Pod) {
 	if target == nil {
 		c.wrongf("%s: %s %s, which does not exist", key, a, a.ContainerID)
@@ -314,7 +313,7 @@ func (c *chaos) checkStop(key manifests.Key, a runner.Action, st runner.PodState
 		return
 	}
 	if target.SandboxID != st.Sandbox.ID || c.twins(target, st) || st.Sandbox.Failed != nil {
-		return // left over from something that went wrong
+		return // a leftover of a failure
 	}
 	same := st.Sandbox.Hash == podhash.Sandbox(want.Object) &&
 		(st.Sandbox.QOSClass == "" || st.Sandbox.QOSClass == manifests.QOSClass(want.Object))
@@ -330,7 +329,7 @@ func (c *chaos) checkStop(key manifests.Key, a runner.Action, st runner.PodState
 	}
 }
 
-// checkComplete: there is one instance of each container, except of those that are not needed any more.
+// checkComplete checks that there is one instance of each container, except of those that are not needed now.
 func (c *chaos) checkComplete(k manifests.Key, want *manifests.Pod, st runner.PodState) {
 	count := map[string]int{}
 	for _, i := range st.Containers {
@@ -349,14 +348,14 @@ func (c *chaos) checkComplete(k manifests.Key, want *manifests.Pod, st runner.Po
 	}
 }
 
-// begun says that a regular container has been started.
+// begun reports whether a regular container has been started.
 func begun(want *manifests.Pod, st runner.PodState) bool {
 	return slices.ContainsFunc(st.Containers, func(i runner.Container) bool {
 		return kindOf(want, i.Name) == "regular" && !i.StartedAt.IsZero()
 	})
 }
 
-// ended says that no regular container of the pod will run again, or that an init container has failed for good.
+// ended reports whether no regular container of the pod will run again, or an init container has failed permanently.
 func ended(want *manifests.Pod, st runner.PodState) bool {
 	over := map[string]bool{}
 	for _, i := range st.Containers {
@@ -374,8 +373,8 @@ func ended(want *manifests.Pod, st runner.PodState) bool {
 	return true
 }
 
-// nothingToDo is ended for what runs: the failure of an init container counts only in the round that it failed in, and before a regular container of that
-// round has started.
+// nothingToDo is ended for running containers: the failure of an init container counts only in the round of the failure, and before a
+// regular container of that round has started.
 func nothingToDo(want *manifests.Pod, st runner.PodState) bool {
 	round := 0
 	for _, i := range st.Containers {
@@ -398,7 +397,7 @@ func nothingToDo(want *manifests.Pod, st runner.PodState) bool {
 	return !slices.ContainsFunc(want.Object.Spec.Containers, func(c corev1.Container) bool { return !over[c.Name] })
 }
 
-// resizeByRestart says that the container wants to be restarted for a change of its resources.
+// resizeByRestart reports whether the container requires a restart for a change of its resources.
 func resizeByRestart(want *manifests.Pod, c *runner.Container) bool {
 	for i := range want.Object.Spec.Containers {
 		if s := &want.Object.Spec.Containers[i]; s.Name == c.Name {
@@ -408,7 +407,7 @@ func resizeByRestart(want *manifests.Pod, c *runner.Container) bool {
 	return false
 }
 
-// twins says that two instances of one container run.
+// twins reports whether two instances of one container run.
 func (c *chaos) twins(target *runner.Container, st runner.PodState) bool {
 	for _, i := range st.Containers {
 		if i.ID != target.ID && i.Name == target.Name && i.State == runner.ContainerRunning {
@@ -504,7 +503,7 @@ func randomPod(t *rapid.T) *manifests.Pod {
 	return p
 }
 
-// TestRandomPodsEndAsDesired takes a pod of any kind through faults, and then away.
+// TestRandomPodsEndAsDesired runs a pod of any kind through faults, then removes it.
 func TestRandomPodsEndAsDesired(t *testing.T) {
 	story := rapid.SliceOfN(rapid.Custom(func(t *rapid.T) step {
 		return step{
@@ -528,7 +527,7 @@ func TestRandomPodsEndAsDesired(t *testing.T) {
 				c.play(s)
 			}
 			c.finale()
-			c.play(step{What: "sandbox", N: 9}) // it starts anew, and goes at any moment of that
+			c.play(step{What: "sandbox", N: 9}) // the setup restarts, and the sandbox may be lost at any moment of it
 			c.pass(time.Duration(gone) * time.Second)
 			c.play(step{What: "remove"})
 			c.pass(30 * time.Minute)
@@ -567,7 +566,7 @@ func (c *chaos) play(s step) {
 		c.restart()
 		c.push()
 	case "pins lost":
-		c.fake.Kill() // or what it is doing at this moment would be judged by what comes after
+		c.fake.Kill() // otherwise a running action would be judged by the state after it
 		c.fake.LosePins()
 		c.restart()
 		c.push()
@@ -588,7 +587,7 @@ func (c *chaos) play(s step) {
 	case "sick", "well":
 		c.setSick(s.What == "sick")
 	case "exit":
-		_ = c.fake.Exit(key(name), []string{"a", "b", "s", "i", "t"}[s.N%5], s.N/4) // there may be none
+		_ = c.fake.Exit(key(name), []string{"a", "b", "s", "i", "t"}[s.N%5], s.N/4) // it may be missing
 		_ = c.fake.Exit(key(name), []string{"c0", "c1", "i0", "i1"}[s.N%4], s.N/4)
 	case "kill":
 		for _, i := range c.fake.State(key(name)).Containers {
@@ -612,8 +611,8 @@ func (c *chaos) revive() {
 	}
 }
 
-// calm ends all faults and leaves a living agent behind. The kill is disarmed before anything else: what follows wakes the pool, and an action of that moment
-// must not be the one after which the agent dies with nobody left to start it again.
+// calm ends all faults and leaves a running agent behind. It disarms the kill first: the following steps wake the pool, and the agent must
+// not die after one of those actions, because the story would not restart it.
 func (c *chaos) calm() {
 	dead := c.fake.Disarm()
 	c.setFault("")
@@ -654,7 +653,7 @@ func (c *chaos) setOffline(offline bool) {
 	c.offline = offline
 }
 
-// push tells the pool what is desired.
+// push passes the desired state to the pool.
 func (c *chaos) push() {
 	c.mu.Lock()
 	var pods []*manifests.Pod
@@ -667,7 +666,7 @@ func (c *chaos) push() {
 	c.update(pods...)
 }
 
-// edit changes what is desired.
+// edit changes the desired state.
 func (c *chaos) edit(k manifests.Key, s step) {
 	there := c.fake.State(k).Containers
 	c.mu.Lock()
@@ -688,7 +687,7 @@ func (c *chaos) edit(k manifests.Key, s step) {
 		}
 	}
 	c.desired[k] = edited(p, func(o *corev1.Pod) { change(o, s) })
-	if s.What == "probe" { // what runs has started, by the definition it was started with
+	if s.What == "probe" { // running containers have started with the definition they were created from
 		for _, i := range there {
 			c.answered[k.Name+"/"+i.Name] = time.Now()
 		}
@@ -739,7 +738,7 @@ func change(o *corev1.Pod, s step) {
 	}
 }
 
-// mend takes away what keeps a pod from coming to rest.
+// mend removes the faults of a manifest that keep a pod from converging.
 func mend(o *corev1.Pod) {
 	for c := range manifests.AllContainers(&o.Spec) {
 		c.Image = "busybox:1"
@@ -757,7 +756,7 @@ func mend(o *corev1.Pod) {
 	}
 }
 
-// setProbe gives a container that stays a startup probe, or a liveness probe.
+// setProbe gives a long-running container a startup probe or a liveness probe.
 func setProbe(c *corev1.Container, startup bool) {
 	if startup {
 		c.StartupProbe = asking("startup-probe")
@@ -785,7 +784,7 @@ func changeInit(o *corev1.Pod, s step) {
 	}
 }
 
-// TestAnArmedKillIsSettledBeforeTheEnd: the agent dies at the moment of the finale, after the last look whether it is alive.
+// TestAnArmedKillIsSettledBeforeTheEnd has the agent die during the finale, after the last check that it is alive.
 func TestAnArmedKillIsSettledBeforeTheEnd(t *testing.T) {
 	for _, kill := range []int{1, 2, 3, 4, 100} {
 		synctest.Test(t, func(t *testing.T) {
@@ -804,14 +803,14 @@ func TestAnArmedKillIsSettledBeforeTheEnd(t *testing.T) {
 	}
 }
 
-// finale takes all obstacles away, lets time pass and checks the end.
+// finale ends all faults, lets time pass and checks the result.
 func (c *chaos) finale() {
 	c.calm()
 	c.mu.Lock()
 	for k, p := range c.desired {
 		c.desired[k] = edited(p, func(o *corev1.Pod) {
 			mend(o)
-			o.Spec.ActiveDeadlineSeconds = nil // a failed pod is made anew then
+			o.Spec.ActiveDeadlineSeconds = nil // otherwise a failed pod would be recreated
 		})
 		c.editedAt[k] = time.Now()
 	}
@@ -848,7 +847,7 @@ func (c *chaos) checkEnd(k manifests.Key, want *manifests.Pod) {
 		c.wrongf("%s: another manifest is recorded", k)
 	}
 	c.checkComplete(k, want, st)
-	if h := st.Sandbox.ResourcesHash; st.Sandbox.Alive && h != "" && h != podhash.PodResources(want.Object) { // a reboot takes cgroups away
+	if h := st.Sandbox.ResourcesHash; st.Sandbox.Alive && h != "" && h != podhash.PodResources(want.Object) { // a reboot removes cgroups
 		c.wrongf("%s: the pod's cgroup is another one's", k)
 	}
 	for _, i := range st.Containers {
@@ -856,7 +855,7 @@ func (c *chaos) checkEnd(k manifests.Key, want *manifests.Pod) {
 			c.wrongf("%s: %s has other resources", k, i.Name)
 		}
 		if len(want.Object.Spec.InitContainers) > 0 && ended(want, st) && i.State == runner.ContainerExited && i.Recorded {
-			continue // an init container has failed: what was of no use stays on record
+			continue // an init container has failed: unused instances stay on record
 		}
 		if len(want.Object.Spec.InitContainers) > 0 && i.State == runner.ContainerRunning && kindOf(want, i.Name) != "init" && nothingToDo(want, st) {
 			c.wrongf("%s: %s runs although the pod has ended", k, i.Name)

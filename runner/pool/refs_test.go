@@ -18,7 +18,7 @@ import (
 	"monopod/runner/runtimetest"
 )
 
-// needy is a runtime whose containers need the ConfigMap "app", as ctrd's do; it notes what volumes were synced with.
+// needy is a runtime whose containers need the ConfigMap "app", as with ctrd; it records the content that volumes were synced with.
 type needy struct {
 	runner.Runtime
 	mu     sync.Mutex
@@ -72,7 +72,7 @@ func TestAPodWaitsForWhatItRefersTo(t *testing.T) {
 			r.pass(time.Millisecond)
 		}
 		update(nil)
-		r.pass(time.Hour) // the back-off is at its longest
+		r.pass(time.Hour) // the longest back-off
 		s := r.status("web")
 		if w := s.Pod.Status.ContainerStatuses[0].State.Waiting; w == nil || w.Reason != runner.ReasonFailedMount || !strings.Contains(s.Why, `configmap "app" not found`) {
 			t.Fatalf("it waits for %+v, why: %s", w, s.Why)

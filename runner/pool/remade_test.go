@@ -16,8 +16,8 @@ import (
 	"monopod/runner/pool"
 )
 
-// remade edits a pod that runs so that it has to be made anew, which fails once between the end of the old one and the new one, and
-// lets a minute pass.
+// remade edits a running pod so that it must be recreated. The creation fails once between the end of the old pod and the new one. Then a
+// minute passes.
 func (r *rig) remade(pod *manifests.Pod, more ...*manifests.Pod) {
 	failed := false
 	r.fake.Fail = func(key manifests.Key, a runner.Action) error {
@@ -68,7 +68,7 @@ func TestAPodThatIsMadeAnewKeepsItsPorts(t *testing.T) {
 	})
 }
 
-// keptOut are the ways in which new pods are kept out of a machine.
+// keptOut are the ways to keep new pods from starting.
 func keptOut() map[string]func(*pool.Pool, *runner.Held) {
 	return map[string]func(*pool.Pool, *runner.Held){
 		"by a cordon": func(p *pool.Pool, h *runner.Held) {
@@ -102,8 +102,8 @@ func TestAPodThatIsMadeAnewIsNotKeptOut(t *testing.T) {
 	})
 }
 
-// killedBetween edits a pod that runs so that it has to be made anew, and has the agent killed when the old one is gone and the new one
-// is not there. The next one is started.
+// killedBetween edits a running pod so that it must be recreated, and kills the agent after the old pod is gone and before the new one
+// exists. Then it starts the next agent.
 func (r *rig) killedBetween(pod *manifests.Pod, more ...*manifests.Pod) (edit *manifests.Pod) {
 	r.fake.Fail = func(key manifests.Key, a runner.Action) error {
 		if a.Kind == runner.CreateSandbox && key == pod.Key() {
@@ -159,7 +159,7 @@ func TestTheRoomOfAPodThatWasBeingMadeAnewIsNobodyElsesOverAKill(t *testing.T) {
 		r.phases("a:Running waits:Pending/OutOfcpu", "a", "waits")
 
 		edit = r.killedBetween(edit, waits)
-		r.update(waits) // it is known now that nobody wants it
+		r.update(waits) // now it is known that the pod is not desired
 		r.phases("waits:Running", "waits")
 		if keys, err := r.fake.List(t.Context()); err != nil || len(keys) != 1 {
 			t.Errorf("left: %v, %v", keys, err)
@@ -242,7 +242,7 @@ func TestPodsThatRunAreLeftAloneWhenThereIsLessRoomAfterARestart(t *testing.T) {
 	})
 }
 
-// slowLook is a runtime in which one pod cannot be seen at first.
+// slowLook is a runtime in which one pod cannot be observed at first.
 type slowLook struct {
 	runner.Runtime
 	key   manifests.Key

@@ -15,7 +15,7 @@ import (
 	"monopod/runner/runtimetest"
 )
 
-// ruled gives a container a policy of its own and rules.
+// ruled gives a container its own restart policy and rules.
 func ruled(c corev1.Container, policy corev1.ContainerRestartPolicy, rules ...corev1.ContainerRestartRule) corev1.Container {
 	c.RestartPolicy, c.RestartPolicyRules = &policy, rules
 	return c
@@ -57,7 +57,7 @@ func TestAContainerCanHaveAPolicyOfItsOwn(t *testing.T) {
 			t.Errorf("%s: restarted is %t", tt.name, got)
 		}
 		spec = corev1.PodSpec{RestartPolicy: tt.pod, InitContainers: []corev1.Container{tt.c}}
-		want := tt.wanted && tt.code != 0 // an init container that has succeeded is done
+		want := tt.wanted && tt.code != 0 // an init container that has succeeded is not run again
 		want = want || manifests.IsSidecar(&tt.c)
 		if got := plan.NextRestart(at(10), &spec, &c, plan.Options{}).Wanted; got != want {
 			t.Errorf("%s: as an init container: restarted is %t", tt.name, got)
@@ -65,7 +65,7 @@ func TestAContainerCanHaveAPolicyOfItsOwn(t *testing.T) {
 	}
 }
 
-// restarter is a container that has all of its pod restarted when it exits with 42.
+// restarter returns a container whose exit with 42 restarts the whole pod.
 func restarter() corev1.Container {
 	return ruled(testContainer("main", runtimetest.ScriptServe), "Never", onCodes(restartAll, in, 42))
 }
@@ -118,7 +118,7 @@ func TestAllContainersAreRestarted(t *testing.T) {
 				t.Errorf("%s: %d restarts, last %+v", st.Name, st.RestartCount, last)
 			}
 		}
-		// Again: now it waits for its back-off, and nothing is started meanwhile.
+		// The second time it waits for its back-off, and nothing is started meanwhile.
 		began = time.Now()
 		if err := r.fake.Exit(key("web"), "main", 42); err != nil {
 			t.Fatal(err)
@@ -130,7 +130,7 @@ func TestAllContainersAreRestarted(t *testing.T) {
 		if got := times(r.fake.Journal(), runner.StartContainer, began); got != "10 10 10 10 10" {
 			t.Errorf("started at %s", got)
 		}
-		// Another exit is none of the rule's business.
+		// The rule does not match other exit codes.
 		if err := r.fake.Exit(key("web"), "main", 1); err != nil {
 			t.Fatal(err)
 		}
@@ -142,7 +142,7 @@ func TestAllContainersAreRestarted(t *testing.T) {
 	})
 }
 
-// TestTheAgentMayDieWhileAllContainersAreRestarted lets the agent die after one action more each time.
+// TestTheAgentMayDieWhileAllContainersAreRestarted has the agent die one action later each time.
 func TestTheAgentMayDieWhileAllContainersAreRestarted(t *testing.T) {
 	pod := edited(initPod("web", testContainer("one", runtimetest.ScriptSucceed)), func(p *corev1.Pod) {
 		p.Spec.Containers = []corev1.Container{testContainer("a", runtimetest.ScriptSlowStop), restarter(), testContainer("b", runtimetest.ScriptServe)}
@@ -191,7 +191,7 @@ func TestTheStopSignalOfTheManifestIsSent(t *testing.T) {
 		pod := testPod("web", c)
 		r.update(pod)
 		began := time.Now()
-		// The signal alone restarts nothing, and counts for what runs.
+		// A changed signal alone restarts nothing, and applies to the running container.
 		pod = edited(pod, func(p *corev1.Pod) {
 			p.Spec.Containers[0].Lifecycle = &corev1.Lifecycle{StopSignal: ptr.To(corev1.SIGUSR1)}
 		})
@@ -226,7 +226,7 @@ func TestARebootAfterAllWereRestartedStartsThemOnce(t *testing.T) {
 		r.restart()
 		r.update(pod)
 		r.pass(time.Minute)
-		// Never: main is not wanted again when nobody knows how it ended, b always is.
+		// With policy Never, main is not restarted when its exit is unknown; b always is.
 		if got := r.began(); got != "b" {
 			t.Errorf("after a reboot started %q", got)
 		}

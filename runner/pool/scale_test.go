@@ -15,7 +15,7 @@ import (
 	"monopod/runner/runtimetest"
 )
 
-// counted counts what a runtime is asked for, by pod.
+// counted counts the calls of a runtime, by pod.
 type counted struct {
 	runner.Runtime
 	mu             sync.Mutex
@@ -35,7 +35,7 @@ func (c *counted) forget() {
 	c.looks, c.applied, c.lists = map[manifests.Key]int{}, map[manifests.Key]int{}, 0
 }
 
-// totals returns how many pods were asked for, and how often.
+// totals returns the number of pods concerned, and of calls.
 func (c *counted) totals() (pods, looks, applied, lists int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -71,7 +71,7 @@ func (c *counted) Apply(ctx context.Context, key manifests.Key, pod *manifests.P
 	return c.Runtime.Apply(ctx, key, pod, a)
 }
 
-// scaleRig is a pool on which n pods run, each with a port of the host if they have ports.
+// scaleRig returns a pool on which n pods run, with one host port each if ports is set.
 func scaleRig(t *testing.T, n int, ports bool) (*rig, *counted, []*manifests.Pod) {
 	t.Helper()
 	r := newRig(t)
@@ -93,7 +93,7 @@ func scaleRig(t *testing.T, n int, ports bool) (*rig, *counted, []*manifests.Pod
 	return r, c, pods
 }
 
-// What a pod costs must not depend on how many others there are.
+// The cost of a pod must not depend on the number of other pods.
 func TestAPodAsksAsLittleOfTheRuntimeAmongManyAsAmongFew(t *testing.T) {
 	for _, ports := range []bool{false, true} {
 		t.Run(fmt.Sprintf("host ports %t", ports), func(t *testing.T) {
@@ -156,7 +156,7 @@ func TestOneNewPodAmongMany(t *testing.T) {
 		}
 		c.forget()
 		r.update(pods...)
-		// What may go cannot be compared, so pods that are not wanted look again each time; there is one.
+		// removable cannot be compared, so pods that are not desired are observed again each time; here it is one.
 		if asked, _, _, _ := c.totals(); asked != 1 {
 			t.Errorf("one goes: %d pods were asked for", asked)
 		}

@@ -13,7 +13,7 @@ import (
 	"monopod/runner/runtimetest"
 )
 
-// What a pod that is removed has come to is known to the end: nobody could tell an API server otherwise.
+// The results of a removed pod are reported to the end: an API server has no other way to learn them.
 func TestTheLastStatusOfARemovedPodHasTheEndsOfItsContainers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
@@ -44,7 +44,7 @@ func TestTheLastStatusOfARemovedPodHasTheEndsOfItsContainers(t *testing.T) {
 	})
 }
 
-// A pod that is made again after a removal shows nothing of the one before.
+// A pod that is created again after a removal shows nothing of the previous one.
 func TestAPodThatComesAgainStartsAfresh(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t).start()

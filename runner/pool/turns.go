@@ -6,11 +6,11 @@ import (
 	"sync"
 )
 
-// turns lets a limited number of pods work at the same time, and of those that wait the one with the highest priority first, then the one
-// that has waited longest. A pod of a lower priority than the floor waits even if there is room.
+// turns lets a limited number of pods work concurrently: of those that wait, the one with the highest priority first, then the one that has
+// waited longest. A pod with a priority below the floor waits even if there is room.
 type turns struct {
 	mu sync.Mutex
-	// All below is guarded by mu.
+	// All fields below are guarded by mu.
 	free    int
 	waiting []*ticket
 	floor   int32
@@ -21,18 +21,18 @@ type turns struct {
 type ticket struct {
 	of       *turns
 	priority int32
-	// granted is closed when it is a place.
+	// granted is closed when the ticket becomes a place.
 	granted chan struct{}
 }
 
 func newTurns(n int) *turns { return &turns{free: n} }
 
-// ask returns a ticket, which must be released, whether it has been granted or not.
+// ask returns a ticket. It must be released, whether or not it has been granted.
 func (t *turns) ask(priority int32) *ticket {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	k := &ticket{of: t, priority: priority, granted: make(chan struct{})}
-	// Behind all that have the same priority.
+	// After all tickets of the same priority.
 	at, _ := slices.BinarySearchFunc(t.waiting, priority, func(w *ticket, p int32) int {
 		if w.priority == p {
 			return -1
@@ -44,7 +44,7 @@ func (t *turns) ask(priority int32) *ticket {
 	return k
 }
 
-// release gives a place back, or ends the wait for one.
+// release releases a place, or ends the wait for one.
 func (k *ticket) release() {
 	t := k.of
 	t.mu.Lock()
@@ -57,7 +57,7 @@ func (k *ticket) release() {
 	t.grantLocked()
 }
 
-// setFloor has pods of lower priorities wait; without known there is no floor.
+// setFloor makes pods of lower priorities wait; if known is false, there is no floor.
 func (t *turns) setFloor(floor int32, known bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -73,7 +73,7 @@ func (t *turns) grantLocked() {
 	}
 }
 
-// tried says that a worker knows whether it has something to start, and has asked for its turn.
+// tried records that a worker knows whether it has something to start, and has requested its turn.
 func (p *Pool) tried(w *worker) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -88,8 +88,8 @@ func (p *Pool) tried(w *worker) {
 	}
 }
 
-// floorLocked is the highest priority of a desired pod that nobody has looked at yet in this run: until it is known whether it has to be
-// started, those below wait.
+// floorLocked sets the floor to the highest priority of the desired pods that have not been observed yet in this run: until it is known
+// whether such a pod must be started, pods of lower priority wait.
 func (p *Pool) floorLocked() {
 	floor, found := int32(0), false
 	for _, e := range p.entries {

@@ -55,7 +55,7 @@ func TestTheFloorKeepsOthersWaiting(t *testing.T) {
 	}
 }
 
-// Whatever is asked and released: never more than n have a place, and nobody waits while there is room.
+// For any sequence of requests and releases: at most n hold a place, and no pod waits while there is room.
 func TestTurnsAreNeitherExceededNorWasted(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := rapid.IntRange(1, 4).Draw(t, "n")

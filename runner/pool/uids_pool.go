@@ -6,7 +6,7 @@ import (
 	"monopod/manifests"
 )
 
-// twinsLocked are the uids that more than one pod has or asks for. Most manifests have none.
+// twinsLocked returns the uids that more than one pod has or requests. Most manifests have none.
 func (p *registry) twinsLocked() map[types.UID]bool {
 	asked := false
 	for _, pod := range p.desired.Pods {

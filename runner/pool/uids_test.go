@@ -10,7 +10,7 @@ import (
 	"monopod/runner/admit"
 )
 
-// TestTwoPodsNeverHaveTheSameUID: their directories and logs are called by it. A copy of a dump has the uid of what it was copied from.
+// TestTwoPodsNeverHaveTheSameUID matters because their directories and logs are named after it. A copied dump has the uid of the original.
 func TestTwoPodsNeverHaveTheSameUID(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
@@ -33,7 +33,7 @@ func TestTwoPodsNeverHaveTheSameUID(t *testing.T) {
 				t.Errorf("%s: %s %s", name, s.Status.Phase, s.Status.Message)
 			}
 		}
-		// Renamed: the uid is free when the pod that had it is gone.
+		// The new name can use the uid once the old pod is gone.
 		r.update(copied, again)
 		if s := r.status("copied").Pod; s.Status.Phase != corev1.PodRunning || s.UID != uid {
 			t.Errorf("%s %s: %s", s.UID, s.Status.Phase, s.Status.Message)

@@ -10,32 +10,32 @@ import (
 	"monopod/runner/podstatus"
 )
 
-// Change is a pod that has another status now.
+// Change is a pod whose status has changed.
 type Change struct {
 	Key manifests.Key
-	// Status is the present one; when Gone, the last one.
+	// Status is the current status, or the last one if Gone is set.
 	Status podstatus.Status
-	// Gone says that the pod does not exist any more.
+	// Gone reports that the pod has been removed.
 	Gone bool
 }
 
-// Subscription keeps the changes for one reader until they are read: the latest for each pod.
+// Subscription keeps, for one reader, the latest unread change of each pod.
 type Subscription struct {
 	pool    *registry
 	pending map[manifests.Key]Change // guarded by Pool.mu
 	wake    chan struct{}
 }
 
-// Subscribe begins to follow the pods: a pod that is removed between Subscribe and Watch is told of as gone. Watch
-// must be called, it ends the subscription.
+// Subscribe begins to follow the pods: a pod that is removed between Subscribe and Watch is reported as gone. Watch must be called; it ends
+// the subscription.
 func (p *registry) Subscribe() *Subscription {
 	s := &Subscription{pool: p, pending: map[manifests.Key]Change{}, wake: make(chan struct{}, 1)}
 	p.subscribe(s)
 	return s
 }
 
-// Watch calls fn for every pod there is, sorted, and then for every change, until ctx ends or fn returns an
-// error, which it returns. A slow fn misses intermediate states of a pod, never the latest.
+// Watch calls fn for every existing pod, sorted, and then for every change, until ctx ends or fn returns an error, which it returns. A slow
+// fn misses intermediate states of a pod, never the latest.
 func (s *Subscription) Watch(ctx context.Context, fn func(Change) error) error {
 	defer s.pool.unsubscribe(s)
 	for {
@@ -86,7 +86,7 @@ func (p *registry) take(w *Subscription) []Change {
 	return all
 }
 
-// setStatusLocked stores a status and tells the watchers, if it is another one.
+// setStatusLocked stores a status and notifies the watchers if it has changed.
 func (p *Pool) setStatusLocked(e *entry, s podstatus.Status) {
 	old, key := e.report.status, e.worker.key
 	e.report.status = s
@@ -99,7 +99,7 @@ func (p *Pool) setStatusLocked(e *entry, s podstatus.Status) {
 	}
 }
 
-// goneLocked tells the watchers that a pod does not exist any more.
+// goneLocked notifies the watchers that a pod has been removed.
 func (p *registry) goneLocked(key manifests.Key, last podstatus.Status) {
 	for w := range p.watchers {
 		w.pending[key] = Change{Key: key, Status: last, Gone: true}

@@ -22,42 +22,42 @@ import (
 	"monopod/runner/podstatus"
 )
 
-// assignment is what the pool wants of a worker. It is a value: the latest one counts.
+// assignment is the order of the pool to a worker. It is a value; the latest one counts.
 type assignment struct {
-	// settled says that the desired set is known, and which pods there are; before, the worker looks but does not act.
+	// settled reports that the desired pods and the existing pods are known. Before, the worker observes but does not act.
 	settled bool
-	// desired is the wanted manifest, nil when nobody wants the pod.
+	// desired is the desired manifest, nil if the pod is not desired.
 	desired *manifests.Pod
-	// objects are what a recorded manifest is resolved by; desired is resolved already.
+	// objects resolve a recorded manifest; desired is resolved already.
 	objects *manifests.Objects
-	// held says why desired must wait.
+	// held is why desired must wait.
 	held *runner.Held
-	// place is what the pod may be meanwhile, if nothing of it is there although it ran; nil: nothing.
+	// place is the manifest that a pod may have while it is being recreated and has no sandbox; nil if none.
 	place *manifests.Pod
-	// halt says why the pod must not run.
+	// halt is why the pod must not run.
 	halt *runner.Halt
-	// evict orders that it is evicted.
+	// evict orders the eviction of the pod.
 	evict *plan.Eviction
-	// graces are how long pods that nobody wants may take, by their uid.
+	// graces are the grace periods of pods that are not desired, by uid.
 	graces map[string]time.Duration
 	// given are the conditions that others have set on the pod.
 	given []corev1.PodCondition
-	// removable says whether a pod that nobody wants may go.
+	// removable reports whether a pod that is not desired may be removed.
 	removable func(manifests.Origin) bool
 	// keeps is Desired.Keeps.
 	keeps func(was, now manifests.Origin) bool
 }
 
-// subject is the pod of a worker, as far as the worker knows it.
+// subject is the pod of a worker as the worker knows it.
 type subject struct {
 	key      manifests.Key
 	pool     *Pool
 	ready    chan struct{} // a preparation has ended
-	now      assignment    // of this turn
+	now      assignment    // the assignment of the current turn
 	observed plan.Observed
-	manifest *manifests.Pod // failures and preparations are about it
-	recorded *manifests.Pod // what recordedPod returned last
-	made     []creationOf   // what CreateContainer was last applied for, of each container
+	manifest *manifests.Pod // failures and preparations refer to it
+	recorded *manifests.Pod // the last result of recordedPod
+	made     []creationOf   // the last CreateContainer of each container
 	warned   map[string]string
 	removing bool
 	told     told
@@ -78,13 +78,13 @@ type hookRunner struct {
 	hooks map[plan.HookKey]*step
 }
 
-// preparer runs what is prepared in the background: image pulls and checks of pods.
+// preparer runs preparations in the background: image pulls and checks of pods.
 type preparer struct {
 	hookRunner
 	preparation map[string]*step
 }
 
-// worker owns one pod: it alone applies actions to it. All fields below the first group belong to its goroutine.
+// worker owns one pod: no other goroutine applies actions to it. All fields below the first group belong to its goroutine.
 //
 //	observe -> plan -> apply --+-> (again, until the plan is empty) -> wait for an event, the pool, or a time
 //	   ^___________________________________________________________________________________________|
@@ -93,23 +93,23 @@ type worker struct {
 	events chan struct{}             // the pod may have changed
 	assign chan struct{}             // the assignment has changed
 	retry  atomic.Pointer[time.Time] // the back-off of failures before then is over
-	doing  doings                    // what the runtime has not answered yet
+	doing  doings                    // actions in progress
 
 	blind    error
 	blindFor int
 	adopted  bool
-	synced   *manifests.Pod // what SyncVolumes was last applied for
-	shown    *corev1.Pod    // what publish last showed
-	rounds   int            // plans carried out without coming to rest
+	synced   *manifests.Pod // the manifest of the last SyncVolumes
+	shown    *corev1.Pod    // the last published pod
+	rounds   int            // plans since the last empty one
 
 	parked *parked // guarded by Pool.mu; nil: it has a goroutine, or none yet
 }
 
-// maxRounds is how many plans in a row may be needed to come to rest. More means that actions fail without
-// being held back, or succeed without an effect: then the loop slows down.
+// maxRounds is the number of consecutive plans that a pod may need to converge. More means that actions fail without a back-off, or succeed
+// without an effect; then the loop slows down.
 const maxRounds = 8
 
-// observeTimeout bounds one look: a runtime that does not answer counts as one that cannot be asked.
+// observeTimeout limits one observation. After that, the runtime counts as unreachable.
 const observeTimeout = 30 * time.Second
 
 func newWorker(p *Pool, key manifests.Key) *worker {
@@ -123,10 +123,10 @@ func newWorker(p *Pool, key manifests.Key) *worker {
 	return w
 }
 
-// log is of this pod. Most workers have nothing to say most of the time, so nobody keeps it.
+// log returns the logger of this pod. Most workers rarely log, so it is not stored.
 func (w *subject) log() *slog.Logger { return w.pool.cfg.Log.With("pod", w.key.String()) }
 
-// signal wakes the receiver of a channel of size one; what it has not noticed yet counts for this as well.
+// signal wakes the receiver of a channel of size one; a signal that is still pending covers this one as well.
 func signal(c chan struct{}) {
 	select {
 	case c <- struct{}{}:
@@ -134,10 +134,10 @@ func signal(c chan struct{}) {
 	}
 }
 
-// turn is the outcome of one round: look again after wait (never: 0, at once: negative), or end.
+// turn is the result of one round: observe again after wait (0 means never, a negative wait at once), or end.
 type turn struct {
 	wait time.Duration
-	// deaf: not even an event shortens the wait.
+	// deaf reports that not even an event shortens the wait.
 	deaf bool
 	end  bool
 }
@@ -147,7 +147,7 @@ const (
 	atOnce time.Duration = -1
 )
 
-// run works until ctx ends or the pod is gone and not wanted any more, or until there is nothing to do but to wait: see park.
+// run works until ctx ends, or the pod is gone and not desired, or the worker only has to wait: see park.
 func (w *worker) run(ctx context.Context) {
 	if w.work(ctx) {
 		return
@@ -157,11 +157,11 @@ func (w *worker) run(ctx context.Context) {
 	w.dropPreparations()
 }
 
-// work returns true when the worker is parked: it is not the caller's any more.
+// work reports whether the worker was parked; the caller must not use it then.
 func (w *worker) work(ctx context.Context) bool {
 	crashes := 0
 	select {
-	case <-w.events: // what woke a parked worker is seen by the first look
+	case <-w.events: // the first observation handles the event that woke a parked worker
 	default:
 	}
 	for ctx.Err() == nil {
@@ -190,7 +190,7 @@ func (w *worker) work(ctx context.Context) bool {
 	return false
 }
 
-// guarded calls f; a panic of it becomes an error, because one pod must not take the others along.
+// guarded calls f and turns a panic into an error, so that a failure of one pod does not affect the others.
 func guarded[T any](f func() T) (result T, err error) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -200,7 +200,7 @@ func guarded[T any](f func() T) (result T, err error) {
 	return f(), nil
 }
 
-// waits is for how long the worker waits if nothing happens.
+// waits returns how long the worker waits if no event occurs.
 func (w *worker) waits(t turn) time.Duration {
 	if resync := w.pool.cfg.Resync; t.wait == never || t.wait > resync {
 		return resync
@@ -275,7 +275,7 @@ func until(now, next time.Time) time.Duration {
 	return max(next.Sub(now), time.Millisecond)
 }
 
-// yield treats what is wanted as if it were not known, when the recorded manifest goes before it.
+// yield treats the desired manifest as unknown if the recorded one has precedence.
 func (w *worker) yield() {
 	if w.observed.Sandbox == nil || w.now.desired == nil {
 		return
@@ -286,7 +286,7 @@ func (w *worker) yield() {
 	}
 }
 
-// choose picks the manifest to follow. removing means that the pod must go; neither, that nothing may be done.
+// choose returns the manifest to follow. removing reports that the pod must be removed; if neither is set, the worker must not act.
 func (w *worker) choose() (pod *manifests.Pod, removing bool) {
 	sb := w.observed.Sandbox
 	w.observed.Kept = false
@@ -306,7 +306,7 @@ func (w *worker) choose() (pod *manifests.Pod, removing bool) {
 	return w.recordedPod(), false
 }
 
-// graceAsked is how long somebody gives the pod that is removed; nil: the manifest decides.
+// graceAsked returns the requested grace period of a pod that is removed; nil if the manifest decides.
 func (w *subject) graceAsked() *time.Duration {
 	if sb := w.observed.Sandbox; w.removing && sb != nil {
 		if d, ok := w.now.graces[sb.UID]; ok {
@@ -316,7 +316,7 @@ func (w *subject) graceAsked() *time.Duration {
 	return nil
 }
 
-// stale finds the instances that wait to be started and were made with content that may have changed since.
+// stale returns the created instances whose content may have changed since their creation.
 func (w *preparer) stale(pod *manifests.Pod) map[string]bool {
 	var stale map[string]bool
 	for i := range w.observed.Containers {
@@ -334,7 +334,7 @@ func (w *preparer) stale(pod *manifests.Pod) map[string]bool {
 	return stale
 }
 
-// madeFor says that the newest instance of a container was made by this agent from this manifest and content.
+// madeFor reports whether this agent created the newest instance of a container from this manifest and content.
 func (w *subject) madeFor(name string, pod *manifests.Pod) bool {
 	i := slices.IndexFunc(w.made, func(c creationOf) bool { return c.container == name })
 	if i < 0 {
@@ -344,25 +344,25 @@ func (w *subject) madeFor(name string, pod *manifests.Pod) bool {
 	return was == pod || manifests.SameRefs(was, pod) && w.observed.Hashes.Pod(was) == w.observed.Hashes.Pod(pod)
 }
 
-// creationOf is a container that was made by this agent, from a manifest and what that refers to.
+// creationOf is a container that this agent created, with its manifest and the referenced objects.
 type creationOf struct {
 	container string
 	pod       *manifests.Pod
 }
 
-// makes notes what a container was made from.
+// makes records what a container was created from.
 func (w *preparer) makes(container string, pod *manifests.Pod) {
 	w.made = slices.DeleteFunc(w.made, func(c creationOf) bool { return c.container == container })
 	w.made = append(w.made, creationOf{container, pod})
 }
 
-// recordedPod is the manifest on the sandbox with what it refers to.
+// recordedPod returns the manifest of the sandbox with resolved references.
 func (w *preparer) recordedPod() *manifests.Pod {
 	w.recorded = manifests.WithRefs(w.observed.Sandbox.Pod, w.recorded, w.now.objects)
 	return w.recorded
 }
 
-// origin is where the pod was written that is there, or was.
+// origin returns the origin of the existing, or else the previous, sandbox.
 func (w *subject) origin() manifests.Origin {
 	if w.observed.Sandbox == nil && w.observed.Place != nil {
 		return w.observed.Place.Origin
@@ -377,7 +377,7 @@ func originOf(sb *runner.Sandbox) manifests.Origin {
 	return sb.Pod.Origin
 }
 
-// observe reads the state of the pod. When that fails, everything stays as it was seen last.
+// observe reads the state of the pod. On an error, the previous observation stays.
 func (w *worker) observe(ctx context.Context) bool {
 	observeCtx, cancel := context.WithTimeout(ctx, observeTimeout)
 	defer cancel()
@@ -416,7 +416,7 @@ func (w *worker) observe(ctx context.Context) bool {
 	return true
 }
 
-// retryNow ends the back-off of all failures before at, but not their memory.
+// retryNow ends the back-off of all failures before at, but keeps the failures.
 func (w *worker) retryNow(at time.Time) {
 	for key, f := range w.observed.Failures {
 		if f.At.Before(at) {
@@ -426,7 +426,7 @@ func (w *worker) retryNow(at time.Time) {
 	}
 }
 
-// instance returns a container that was seen last; nil when there is none.
+// instance returns a container of the latest observation; nil if it is missing.
 func (w *subject) instance(id string) *runner.Container {
 	for i := range w.observed.Containers {
 		if c := &w.observed.Containers[i]; c.ID == id {
@@ -436,7 +436,7 @@ func (w *subject) instance(id string) *runner.Container {
 	return nil
 }
 
-// tell logs what happened to the pod since the last look.
+// tell logs what happened to the pod since the previous observation.
 func (w *worker) tell(state runner.PodState) {
 	if state.Sandbox != nil && !w.adopted && w.observed.Sandbox == nil {
 		w.log().Info("pod adopted", "uid", state.Sandbox.UID, "containers", len(state.Containers))
@@ -456,13 +456,13 @@ func (w *worker) tell(state runner.PodState) {
 			args = append(args, "ran", c.Exit.FinishedAt.Sub(c.StartedAt).Round(time.Millisecond))
 		}
 		w.log().Info("container exited", args...)
-		if c.Exit.Reason != runner.ReasonStartError { // that is recorded when it is tried
+		if c.Exit.Reason != runner.ReasonStartError { // it was recorded when the start was tried
 			w.record(c.Name, exitEvent(c.Exit, c.Leaving()))
 		}
 	}
 }
 
-// refer makes failures and preparations be about pod: those about another definition are forgotten.
+// refer associates failures and preparations with pod: those of another definition are dropped.
 func (w *worker) refer(pod *manifests.Pod) {
 	if pod == w.manifest {
 		return
@@ -474,14 +474,14 @@ func (w *worker) refer(pod *manifests.Pod) {
 		w.dropObsolete(pod)
 		w.rounds = 0
 	} else if pod.Refs != w.manifest.Refs {
-		// What was missing may be there now.
+		// Objects that were missing may exist now.
 		w.retryNow(w.pool.cfg.Now().Add(1))
 		w.dropObsolete(pod)
 	}
 	w.manifest = pod
 }
 
-// publish tells the pool how the pod is.
+// publish reports the status of the pod to the pool.
 func (w *worker) publish(next time.Time) {
 	in := podstatus.Input{
 		Now:      w.pool.cfg.Now(),
@@ -521,7 +521,7 @@ func (w *preparer) warn(key string, err error, args ...any) {
 	w.log().Warn("failing", args...)
 }
 
-// fail books a failed action.
+// fail records a failed action.
 func (w *preparer) fail(a runner.Action, failed error) {
 	err := fmt.Errorf("%s: %w", verb(a.Kind), failed)
 	f := plan.Failure{Reason: failureReason(a, err), Message: err.Error(), Count: 1, At: w.pool.cfg.Now()}
@@ -542,7 +542,7 @@ func (w *preparer) fail(a runner.Action, failed error) {
 	w.recordFailed(a, f, failed)
 }
 
-// failureCause is what an error says went wrong, or else what its waiting reason stands for.
+// failureCause returns the cause of an error, or else the one that its waiting reason stands for.
 func failureCause(reason, container string, err error) cause.Cause {
 	c := cause.Of(err)
 	if c.Kind == "" {
@@ -578,7 +578,7 @@ func failureCause(reason, container string, err error) cause.Cause {
 	return c
 }
 
-// failureReason is the waiting reason of an error.
+// failureReason returns the waiting reason of an error.
 func failureReason(a runner.Action, err error) string {
 	if se, ok := errors.AsType[*runner.StepError](err); ok && se.Reason != "" {
 		return se.Reason
@@ -600,8 +600,7 @@ func failureReason(a runner.Action, err error) string {
 	return runner.ReasonCreateContainerError
 }
 
-// succeed forgets the failures that a successful action proves to be over. That a container could be created
-// proves nothing yet: only its start does.
+// succeed forgets the failures that a successful action proves to be over. The creation of a container proves nothing; only its start does.
 func (w *preparer) succeed(a runner.Action) {
 	key := plan.FailureKey(a)
 	f, failed := w.observed.Failures[key]

@@ -14,34 +14,34 @@ import (
 )
 
 const (
-	// detachAfter is how long EnsureImage and CheckPod are waited for before the loop goes on without them: long
-	// enough to find an image that is there, on a busy machine as well.
+	// detachAfter is how long the loop waits for EnsureImage and CheckPod before it continues without them: long enough to find an existing
+	// image, even on a busy machine.
 	detachAfter = 100 * time.Millisecond
-	// actionTimeout is a safety net under actions that must not be cancelled.
+	// actionTimeout limits actions that must not be canceled, in case the runtime hangs.
 	actionTimeout = 2 * time.Minute
-	// shutdownGrace is what is left to an action when the agent stops.
+	// shutdownGrace is how long an action may take when the agent stops.
 	shutdownGrace = 10 * time.Second
 )
 
-// outcome of one action.
+// outcome is the result of one action.
 type outcome int
 
 const (
 	applied outcome = iota
 	failed
-	detached // goes on in the background
-	dropped  // not applied, or not to its end: the agent stops, or there is something newer to do
+	detached // continues in the background
+	dropped  // not applied, or not completely: the agent stops, or there is a newer assignment
 )
 
-// replacesLater says that the sandbox is to be given up further on, which must not happen unless all went well.
+// replacesLater reports whether rest removes the sandbox, which must not happen unless all earlier actions succeed.
 func replacesLater(rest []runner.Action) bool {
 	return slices.ContainsFunc(rest, func(a runner.Action) bool { return a.Kind == runner.RemoveSandbox })
 }
 
-// reassigned says that the pool has something newer than what is being carried out.
+// reassigned reports whether the pool has a newer assignment.
 func (w *worker) reassigned() bool { return len(w.assign) > 0 }
 
-// followed is the manifest that an action follows.
+// followed returns the manifest that an action follows.
 func (w *worker) followed(pod *manifests.Pod, a runner.Action) *manifests.Pod {
 	if a.Manifest == runner.RecordedManifest && w.observed.Sandbox != nil && w.observed.Sandbox.Pod != nil {
 		return w.recordedPod()
@@ -49,7 +49,7 @@ func (w *worker) followed(pod *manifests.Pod, a runner.Action) *manifests.Pod {
 	return pod
 }
 
-// do applies an action. meanwhile has something as soon as there is more to do than to wait for an image.
+// do applies an action. It does not wait for an image once meanwhile has a value, because the worker then has something else to do.
 func (w *worker) do(ctx context.Context, pod *manifests.Pod, a runner.Action, meanwhile chan creation) outcome {
 	switch a.Kind {
 	case runner.EnsureImage, runner.CheckPod:
@@ -63,7 +63,7 @@ func (w *worker) do(ctx context.Context, pod *manifests.Pod, a runner.Action, me
 	return w.book(ctx, pod, a, w.act(ctx, pod, a))
 }
 
-// act has the runtime apply an action.
+// act applies an action through the runtime.
 func (w *worker) act(ctx context.Context, pod *manifests.Pod, a runner.Action) error {
 	ctx, cancel := outlive(ctx)
 	defer cancel()
@@ -72,7 +72,7 @@ func (w *worker) act(ctx context.Context, pod *manifests.Pod, a runner.Action) e
 	return w.pool.rt.Apply(ctx, w.key, pod, a)
 }
 
-// book notes how an action went.
+// book records the result of an action.
 func (w *worker) book(ctx context.Context, pod *manifests.Pod, a runner.Action, err error) outcome {
 	w.consume(a)
 	if err != nil {
@@ -82,7 +82,7 @@ func (w *worker) book(ctx context.Context, pod *manifests.Pod, a runner.Action, 
 		if se, ok := errors.AsType[*runner.StepError](err); ok && se.Reason == runner.ReasonStartError {
 			w.log().Warn("container could not be started", "container", a.Container, "reason", a.Reason, "err", err)
 			w.record(a.Container, failureEvent(a, plan.Failure{Reason: se.Reason}, "", err))
-			return failed // an exit, which the next look at the pod finds
+			return failed // an exit, which the next observation finds
 		}
 		w.fail(a, err)
 		return failed
@@ -103,7 +103,7 @@ func (w *worker) book(ctx context.Context, pod *manifests.Pod, a runner.Action, 
 	return applied
 }
 
-// outlive returns a context for an action that must not be torn apart: it does not end with ctx at once.
+// outlive returns a context for an action that must not be interrupted: it does not end immediately with ctx.
 func outlive(ctx context.Context) (context.Context, func()) {
 	c, cancel := context.WithTimeout(context.WithoutCancel(ctx), actionTimeout)
 	stop := context.AfterFunc(ctx, func() {
@@ -118,7 +118,7 @@ func outlive(ctx context.Context) (context.Context, func()) {
 	return c, func() { stop(); cancel() }
 }
 
-// slot is a place among the pods that start at the same time; the zero slot holds none.
+// slot is a place among the pods that start concurrently; the zero slot holds none.
 type slot struct {
 	from   *turns
 	ticket *ticket
@@ -131,9 +131,9 @@ func (s *slot) release() {
 	}
 }
 
-// acquire takes a slot before the first action that needs one. It is kept until the plan ends, so that pods
-// which have begun come up before others begin. Removing is bounded apart from starting, and signals are not
-// bounded at all: neither may wait for a pod that waits for its network.
+// acquire takes a slot before the first action that needs one. It is held until the plan ends, so that pods that have begun to start
+// complete their start before others begin. Removals are limited separately from starts, and signals are not limited: neither may wait for
+// a pod that waits for its network.
 func (w *worker) acquire(ctx context.Context, s *slot, kind runner.ActionKind) bool {
 	var from *turns
 	switch kind {
@@ -170,7 +170,7 @@ func (w *worker) acquire(ctx context.Context, s *slot, kind runner.ActionKind) b
 	return false
 }
 
-// tried tells the pool once that the pod has been looked at since it is known what is desired.
+// tried reports once to the pool that the pod has been observed since the desired state is known.
 func (w *worker) tried() {
 	if w.now.settled && !w.told.tried {
 		w.told.tried = true
@@ -178,7 +178,7 @@ func (w *worker) tried() {
 	}
 }
 
-// priority is that of the pod as it is wanted.
+// priority returns the priority of the desired pod.
 func (w *worker) priority() int32 {
 	if w.now.desired == nil {
 		return 0
@@ -186,23 +186,22 @@ func (w *worker) priority() int32 {
 	return manifests.PriorityOf(w.now.desired).Value
 }
 
-// step is an action that is under way in the background, or over: an EnsureImage, a CheckPod or a hook. Its goroutine
-// writes err, then closes over.
+// step is an action in the background, running or over: an EnsureImage, a CheckPod or a hook. Its goroutine writes err, then closes over.
 type step struct {
 	action runner.Action
 	cancel context.CancelFunc
 	over   chan struct{}
 	err    error
-	// stopped says that it was cancelled rather than failed.
+	// stopped reports that it was canceled rather than failed.
 	stopped bool
 }
 
-// background begins an action that may take Action.Timeout; do carries it out.
+// background starts an action that may take Action.Timeout; do carries it out.
 func (w *recorder) background(ctx context.Context, a runner.Action, do func(context.Context) error) *step {
 	ctx, cancel := withTimeout(ctx, a.Timeout)
 	s := &step{action: a, cancel: cancel, over: make(chan struct{})}
 	w.pool.group.Go(func() {
-		defer signal(w.ready) // after over is closed: who is woken looks at that
+		defer signal(w.ready) // after over is closed, because the woken worker reads it
 		defer close(s.over)
 		s.err = contained(func() error { return do(ctx) })
 		s.stopped = errors.Is(ctx.Err(), context.Canceled)
@@ -210,7 +209,7 @@ func (w *recorder) background(ctx context.Context, a runner.Action, do func(cont
 	return s
 }
 
-// withTimeout is context.WithTimeout for which 0 means none.
+// withTimeout is context.WithTimeout, but 0 means no timeout.
 func withTimeout(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
 	if d > 0 {
 		return context.WithTimeout(ctx, d)
@@ -224,7 +223,7 @@ func contained(f func() error) error {
 	return errors.Join(err, crash)
 }
 
-// prepare runs a slow step in a goroutine and waits a little for it, unless there is something to do meanwhile.
+// prepare runs a slow step in a goroutine and waits briefly for it, unless there is other work meanwhile.
 func (w *worker) prepare(ctx context.Context, pod *manifests.Pod, a runner.Action, meanwhile chan creation) outcome {
 	p := w.background(w.imageProgress(ctx, a), a, func(ctx context.Context) error { return w.pool.rt.Apply(ctx, w.key, pod, a) })
 	w.preparation[a.Container] = p
@@ -234,7 +233,7 @@ func (w *worker) prepare(ctx context.Context, pod *manifests.Pod, a runner.Actio
 	select {
 	case <-p.over:
 		select {
-		case <-w.ready: // nobody needs to be woken; what else has ended is noticed at the next turn
+		case <-w.ready: // no wake-up needed; the next turn notices what else has ended
 		default:
 		}
 		return w.settlePreparation(p)
@@ -252,7 +251,7 @@ func (w *worker) prepare(ctx context.Context, pod *manifests.Pod, a runner.Actio
 	return dropped
 }
 
-// settlePreparation books the result of a preparation that is over.
+// settlePreparation records the result of a preparation that is over.
 func (w *preparer) settlePreparation(p *step) outcome {
 	p.cancel()
 	if p.err == nil {
@@ -268,7 +267,7 @@ func (w *preparer) settlePreparation(p *step) outcome {
 	return failed
 }
 
-// collect books the preparations that have ended in the background.
+// collect records the preparations that have ended in the background.
 func (w *preparer) collect() {
 	for name, p := range w.preparation {
 		select {
@@ -281,7 +280,7 @@ func (w *preparer) collect() {
 	}
 }
 
-// forget ends a preparation, or uses it up.
+// forget cancels a preparation, or drops its result.
 func (w *preparer) forget(name string) {
 	if p, ok := w.preparation[name]; ok {
 		p.cancel()
@@ -290,7 +289,7 @@ func (w *preparer) forget(name string) {
 	}
 }
 
-// consume uses up the preparations that an action was prepared by: the next one asks again.
+// consume drops the preparations that an action has used: the next action needs new ones.
 func (w *preparer) consume(a runner.Action) {
 	switch {
 	case a.Manifest != runner.DesiredManifest:
@@ -301,7 +300,7 @@ func (w *preparer) consume(a runner.Action) {
 	}
 }
 
-// dropObsolete cancels preparations that a new manifest has no use for.
+// dropObsolete cancels preparations that a new manifest does not need.
 func (w *preparer) dropObsolete(pod *manifests.Pod) {
 	w.forget("")
 	for name := range w.preparation {
@@ -317,13 +316,13 @@ func (w *preparer) dropPreparations() {
 	}
 }
 
-// sameImage says that both manifests want the same image for a container, got in the same way.
+// sameImage reports whether both manifests have the same image and pull settings for a container.
 func sameImage(a, b *manifests.Pod, name string) bool {
 	x, y := plan.ContainerSpec(a, name), plan.ContainerSpec(b, name)
 	return x != nil && y != nil && x.Image == y.Image && x.ImagePullPolicy == y.ImagePullPolicy && manifests.SameImages(a, b)
 }
 
-// logApplied logs an action: transitions for everyone, the steps between for those who look closely.
+// logApplied logs an action: transitions at level Info, intermediate steps at level Debug.
 func (w *worker) logApplied(a runner.Action) {
 	args := make([]any, 0, 6)
 	if a.Container != "" {
@@ -360,7 +359,7 @@ func (w *worker) logApplied(a runner.Action) {
 	}
 }
 
-// verb is the action in words, as in "create container: <error>".
+// verb returns the action in words, as in "create container: <error>".
 func verb(k runner.ActionKind) string {
 	switch k {
 	case runner.ReviveSandbox:

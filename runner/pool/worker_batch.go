@@ -10,39 +10,37 @@ import (
 
 // batch is a plan that is being carried out.
 //
-// Its actions are applied in order, one after another, with one exception: making a container takes long and mostly
-// waits for processes that are begun and end, so up to Options.Parallel of them are made at once, and what is made is
-// started as soon as all that the plan starts before it has been.
+// Its actions are applied in order, one after another, with one exception. Creating a container takes long and mostly waits for processes,
+// so up to Options.Parallel containers are created concurrently, and each is started as soon as all earlier starts of the plan are done.
 //
-//	plan:     Create a, Start a, Create b, Start b, Remove c
-//	worker:            Start a --------> Start b, Remove c
-//	beside:   Create a
-//	          Create b ----------------
+//	plan:        Create a, Start a, Create b, Start b, Remove c
+//	worker:               Start a --------> Start b, Remove c
+//	concurrent:  Create a
+//	             Create b ----------------
 //
-// Nothing but images, creations and starts overtakes a start that waits for its creation, and no start overtakes
-// another.
+// Only images, creations and starts overtake a start that waits for its creation, and no start overtakes another.
 type batch struct {
 	w    *worker
 	pod  *manifests.Pod
 	slot slot
-	// rest is what has not been begun yet, in the plan's order.
+	// rest are the actions that have not begun yet, in the plan's order.
 	rest []runner.Action
-	// skip has the containers of which an action has failed.
+	// skip has the containers with a failed action.
 	skip map[string]bool
 	// making has the containers that are being created.
 	making map[string]bool
-	// over is sent each creation that has ended. It has room for all.
+	// over receives each completed creation. It has room for all.
 	over chan creation
 }
 
-// creation is a CreateContainer that has ended.
+// creation is a completed CreateContainer.
 type creation struct {
 	action runner.Action
 	pod    *manifests.Pod
 	err    error
 }
 
-// apply carries a plan out as Plan says.
+// apply carries out a plan as described at plan.Plan.
 func (w *worker) apply(ctx context.Context, pod *manifests.Pod, actions []runner.Action) {
 	b := &batch{
 		w: w, pod: pod, rest: slices.Clone(actions), skip: map[string]bool{}, making: map[string]bool{},
@@ -64,8 +62,8 @@ func (w *worker) apply(ctx context.Context, pod *manifests.Pod, actions []runner
 	}
 }
 
-// next returns the index of the action to begin now, negative if a creation must end first. A creation that can begin
-// goes before a start, because that does not have to wait for it.
+// next returns the index of the action to begin now; it is negative if a creation must complete first. A possible creation goes before a
+// start, because it does not have to wait for it.
 func (b *batch) next() int {
 	if b.alone() {
 		return 0
@@ -92,13 +90,13 @@ func (b *batch) next() int {
 	return start
 }
 
-// alone says that containers are created one after another.
+// alone reports whether containers are created one after another.
 func (b *batch) alone() bool { return b.w.observed.Options.Parallel <= 1 }
 
-// room says that one more container may be created.
+// room reports whether one more container may be created.
 func (b *batch) room() bool { return len(b.making) < b.w.observed.Options.Parallel }
 
-// begin applies an action, or begins to create a container, and says whether to go on.
+// begin applies an action, or starts to create a container, and reports whether to continue.
 func (b *batch) begin(ctx context.Context, i int) bool {
 	a := b.rest[i]
 	b.rest = slices.Delete(b.rest, i, i+1)
@@ -119,13 +117,13 @@ func (b *batch) begin(ctx context.Context, i int) bool {
 	return true
 }
 
-// made books a creation and says whether to go on.
+// made records a creation and reports whether to continue.
 func (b *batch) made(ctx context.Context, c creation) bool {
 	delete(b.making, c.action.Container)
 	return b.proceed(c.action, b.w.book(ctx, c.pod, c.action, c.err))
 }
 
-// proceed says whether to go on after an action.
+// proceed reports whether to continue after an action.
 func (b *batch) proceed(a runner.Action, result outcome) bool {
 	if result == applied {
 		return true
@@ -137,7 +135,7 @@ func (b *batch) proceed(a runner.Action, result outcome) bool {
 	return true
 }
 
-// drain waits for what is being created.
+// drain waits for running creations.
 func (b *batch) drain(ctx context.Context) {
 	for len(b.making) > 0 {
 		b.made(ctx, <-b.over)

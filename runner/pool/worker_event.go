@@ -14,13 +14,13 @@ import (
 	"monopod/runner/probe"
 )
 
-// told is what the worker has recorded already and must not record at each look.
+// told is what the worker has already recorded and must not record again at each observation.
 type told struct {
-	// tried says that the pool knows that the pod has been looked at.
+	// tried reports that the pool knows that the pod has been observed.
 	tried bool
-	// uid is that of the sandbox that was created last.
+	// uid is the uid of the sandbox that was created last.
 	uid string
-	// killing has the ids of the instances that were told to stop.
+	// killing has the ids of the instances whose stop has been recorded.
 	killing map[string]bool
 	// backOff is, by container, the id of the instance whose successor waits.
 	backOff map[string]string
@@ -28,7 +28,7 @@ type told struct {
 	held string
 }
 
-// ref refers to the pod, or with a name to one of its containers.
+// ref returns a reference to the pod, or with a name to one of its containers.
 func (w *recorder) ref(container string) corev1.ObjectReference {
 	r := corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: w.key.Namespace, Name: w.key.Name, UID: types.UID(w.uid())}
 	pod := w.manifest
@@ -41,7 +41,7 @@ func (w *recorder) ref(container string) corev1.ObjectReference {
 	return r
 }
 
-// uid is that of the sandbox, or else the one that the next will have.
+// uid returns the uid of the sandbox, or else that of the next one.
 func (w *subject) uid() string {
 	switch {
 	case w.told.uid != "":
@@ -52,7 +52,7 @@ func (w *subject) uid() string {
 	return w.observed.NewUID
 }
 
-// fieldPath is how an event names a container.
+// fieldPath returns the name of a container in events.
 func fieldPath(pod *manifests.Pod, container string) string {
 	if pod != nil && plan.RoleIn(&pod.Object.Spec, container) != plan.Regular {
 		return "spec.initContainers{" + container + "}"
@@ -64,7 +64,7 @@ func (w *recorder) record(container string, o occurrence) {
 	w.pool.cfg.Events.Event(w.ref(container), o.kind, o.reason, o.message)
 }
 
-// recordApplied records what an action has done. An instance is told to stop once, however many actions that takes.
+// recordApplied records the event of an action. The stop of an instance is recorded once, however many actions it takes.
 func (w *recorder) recordApplied(a runner.Action) {
 	if a.Kind == runner.CreateSandbox {
 		w.told.uid = a.UID
@@ -96,8 +96,7 @@ func (w *recorder) recordFailed(a runner.Action, f plan.Failure, err error) {
 	}
 }
 
-// recordLook records what the pod shows that no action of this worker has done: processes that have ended are
-// recorded where they are logged, see tell.
+// recordLook records observed changes that no action of this worker has caused. Exits are recorded where they are logged, see tell.
 func (w *recorder) recordLook(status *corev1.Pod) {
 	for id := range w.told.killing {
 		if w.instance(id) == nil {
@@ -138,8 +137,7 @@ func (w *recorder) recordHook(container string, kind runner.HookKind, err error)
 	w.record(container, warning(EventFailedPostStartHook, "PostStartHook failed: %v", err))
 }
 
-// imageProgress returns the context of a preparation; what it tells of images is recorded, also when this worker is
-// about something else by then.
+// imageProgress returns the context of a preparation that records the progress of images, even if the worker does something else by then.
 func (w *recorder) imageProgress(ctx context.Context, a runner.Action) context.Context {
 	if _, nobody := w.pool.cfg.Events.(noRecorder); nobody || a.Kind != runner.EnsureImage {
 		return ctx
@@ -151,7 +149,7 @@ func (w *recorder) imageProgress(ctx context.Context, a runner.Action) context.C
 	})
 }
 
-// probeRecorder returns what records the attempts of a container's probes that do not succeed.
+// probeRecorder returns a function that records unsuccessful attempts of a container's probes.
 func (w *recorder) probeRecorder(container string) func(probe.Kind, probe.Outcome) {
 	ref := w.ref(container)
 	return func(kind probe.Kind, outcome probe.Outcome) {
@@ -160,7 +158,7 @@ func (w *recorder) probeRecorder(container string) func(probe.Kind, probe.Outcom
 	}
 }
 
-// recordCrash records that the worker itself has failed.
+// recordCrash records a crash of the worker itself.
 func (w *recorder) recordCrash(err error) {
 	w.record("", warning(EventFailedSync, "internal error: %s", printer.FirstLine(err.Error())))
 }

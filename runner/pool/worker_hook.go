@@ -10,10 +10,10 @@ import (
 	"monopod/runner/plan"
 )
 
-// hookOutput is how much of the output of a hook's command is kept, for the log when it fails.
+// hookOutput is the number of bytes of a hook's output that are kept for the log when it fails.
 const hookOutput = 1024
 
-// runHook begins a hook in the background.
+// runHook starts a hook in the background.
 func (w *hookRunner) runHook(ctx context.Context, a runner.Action) {
 	key := plan.HookKey{ContainerID: a.ContainerID, Hook: a.Hook}
 	if _, begun := w.hooks[key]; begun {
@@ -37,7 +37,7 @@ func (w *hookRunner) hookError(ctx context.Context, a runner.Action) error {
 	})
 }
 
-// collectHooks books the hooks that have ended, and forgets those of containers that are gone.
+// collectHooks records the hooks that have ended, and drops those of containers that are gone.
 func (w *hookRunner) collectHooks() {
 	for key, h := range w.hooks {
 		c := w.instance(key.ContainerID)
@@ -69,7 +69,7 @@ func (w *hookRunner) bookHook(key plan.HookKey, h *step, running bool) {
 	}
 	w.observed.Hooks[key] = plan.HookFailed
 	if !running {
-		return // that it has not outlived its container is no failure of its own
+		return // a hook that ends with its container has not failed
 	}
 	err := fmt.Errorf("%s hook: %s: %w", key.Hook, h.action.Handler, h.err)
 	w.log().Warn("hook failed", "container", h.action.Container, "hook", string(key.Hook), "error", err)

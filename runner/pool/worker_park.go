@@ -7,18 +7,18 @@ import (
 	"monopod/runner/plan"
 )
 
-// parkFor is the shortest wait for which a worker gives its goroutine back.
+// parkFor is the shortest wait for which a worker gives up its goroutine.
 const parkFor = time.Second
 
-// parked is a worker without a goroutine: one that has nothing to do but to wait. A goroutine that waits keeps the stack that
-// it once needed, which of many pods is more than all that is known of them.
+// parked is a worker without a goroutine, because it only has to wait. A waiting goroutine keeps the stack that it once needed, which for
+// many pods takes more memory than all their state.
 type parked struct {
 	timer  *time.Timer
 	resume func()
 }
 
-// park says that the worker needs no goroutine until it is woken or t is over: the caller must return and not touch it any more. Pods
-// of which something goes on in the background are not parked.
+// park reports whether the worker needs no goroutine until it is woken or t is over. The caller must then return and not use the worker.
+// Pods with work in the background are not parked.
 func (w *worker) park(ctx context.Context, t turn) bool {
 	d := w.waits(t)
 	if d < parkFor || t.deaf || len(w.preparation)+len(w.hooks) > 0 || w.probing.busy() {
@@ -42,7 +42,7 @@ func (w *worker) park(ctx context.Context, t turn) bool {
 	return true
 }
 
-// tidy gives up what only a pod that changes needs.
+// tidy drops what only a changing pod needs.
 func (w *worker) tidy() {
 	w.preparation = map[string]*step{}
 	if len(w.observed.Prepared) == 0 {
@@ -50,14 +50,14 @@ func (w *worker) tidy() {
 	}
 }
 
-// busy says that there are probes.
+// busy reports whether there are probes.
 func (p *probing) busy() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return len(p.watches) > 0
 }
 
-// wakeLocked tells a worker something, by one of its channels.
+// wakeLocked wakes a worker through one of its channels.
 func (p *Pool) wakeLocked(w *worker, what chan struct{}) {
 	signal(what)
 	p.resumeLocked(w)
@@ -74,7 +74,7 @@ func (p *Pool) resumeLocked(w *worker) {
 	p.group.Go(resume)
 }
 
-// end waits for all goroutines; those that are parked stay so.
+// end waits for all goroutines; parked workers stay parked.
 func (p *Pool) end() {
 	p.mu.Lock()
 	p.ended = true

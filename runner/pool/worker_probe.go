@@ -20,25 +20,25 @@ import (
 	"monopod/runner/probe"
 )
 
-// probing is the probes of the pod's containers that run, by container id. The worker starts and stops them; they
-// are read by whoever wants to know the pod's status.
+// probing holds the probes of the pod's running containers, by container id. The worker starts and stops them; other goroutines read them
+// for the status.
 type probing struct {
-	// looked says that the worker has been here before: what runs at the first time was started by another agent.
+	// looked reports that the worker has been here before: containers that run the first time were started by another agent.
 	looked bool
-	// address is the pod's own, empty when it has none; asked for by goroutines of the probes.
+	// address is the pod's own address, empty if it has none; goroutines of the probes read it.
 	address atomic.Pointer[string]
 
 	mu      sync.Mutex
 	watches map[string]*probeWatch // guarded by mu
 }
 
-// probeWatch is the probes of one instance, and the definition that they follow.
+// probeWatch is the probes of one instance, with their definition.
 type probeWatch struct {
 	*probe.Watch
 	spec *corev1.Container
 }
 
-// watchProbes makes the probes follow what was observed and what is wanted, and collects what they say.
+// watchProbes starts and stops probes according to the observed and the desired state, and collects their results.
 func (w *prober) watchProbes(ctx context.Context, pod *manifests.Pod) {
 	found := !w.probing.looked
 	w.probing.looked = true
@@ -66,8 +66,8 @@ func (w *prober) watchProbes(ctx context.Context, pod *manifests.Pod) {
 	}
 }
 
-// probedAs returns the definition of a container that is to be probed: the one it was made from, and of two that do
-// not differ in that, the wanted one.
+// probedAs returns the definition of a container that is probed: the one it was created from, or the desired one if both differ only in
+// what does not restart it.
 func (w *prober) probedAs(pod *manifests.Pod, c *runner.Container) *corev1.Container {
 	if c.State != runner.ContainerRunning {
 		return nil
@@ -91,7 +91,7 @@ func (w *prober) probedAs(pod *manifests.Pod, c *runner.Container) *corev1.Conta
 	return nil
 }
 
-// watchContainer starts the probes of an instance, unless they are asked already as they are wanted.
+// watchContainer starts the probes of an instance, unless they run already with this definition.
 func (w *prober) watchContainer(ctx context.Context, c *runner.Container, spec *corev1.Container, found bool) {
 	w.probing.mu.Lock()
 	old := w.probing.watches[c.ID]
@@ -132,7 +132,7 @@ func sameProbes(a, b *corev1.Container) bool {
 		equality.Semantic.DeepEqual(a.Ports, b.Ports)
 }
 
-// podAddress is the pod's own address; empty when it has none, as on the host's network.
+// podAddress returns the pod's own address; empty if it has none, as on the host network.
 func (w *subject) podAddress() string {
 	if sb := w.observed.Sandbox; sb != nil && len(sb.IPs) > 0 {
 		return sb.IPs[0]
@@ -140,8 +140,8 @@ func (w *subject) podAddress() string {
 	return ""
 }
 
-// probeHost is the address of now. A pod on the host's network has the node's, which may change; without one it is
-// looked for on the loopback interface.
+// probeHost returns the current address to probe. A pod on the host network has the node's, which may change; without one, the loopback
+// interface is used.
 func (w *prober) probeHost() string {
 	if a := w.probing.address.Load(); a != nil && *a != "" {
 		return *a
@@ -162,7 +162,7 @@ func (w *prober) probeExec(id string) probe.Exec {
 	}
 }
 
-// probeReport logs what probes say, once for each text, and records it.
+// probeReport logs the output of probes, once for each text, and records it.
 func (w *prober) probeReport(container string) func(probe.Kind, probe.Outcome) {
 	record := w.probeRecorder(container)
 	var mu sync.Mutex
@@ -201,7 +201,7 @@ func (w *prober) probeStatuses() []model.Probe {
 	return all
 }
 
-// dropProbes ends all of them.
+// dropProbes stops all probes.
 func (w *prober) dropProbes() {
 	w.probing.mu.Lock()
 	defer w.probing.mu.Unlock()

@@ -19,7 +19,7 @@ import (
 	"monopod/runner/runtimetest"
 )
 
-// times returns when, in seconds since from, actions of a kind were tried or applied.
+// times returns when actions of a kind were tried or applied, in seconds since from.
 func times(entries []runtimetest.Entry, kind runner.ActionKind, from time.Time) string {
 	var b strings.Builder
 	for _, e := range entries {
@@ -163,7 +163,7 @@ func TestAnEditEndsAPullThatIsNotNeededAnyMore(t *testing.T) {
 		pod := testPod("web", testContainer("a", runtimetest.ScriptServe), testContainer("b", runtimetest.ScriptServe))
 		r.update(pod)
 		r.pass(30 * time.Minute)
-		// a gets another image, b stays: its pull goes on and ends half an hour later.
+		// a gets another image, b stays: its pull continues and ends half an hour later.
 		r.update(edited(pod, func(p *corev1.Pod) { p.Spec.Containers[0].Image = "busybox:2" }))
 		r.pass(31 * time.Minute)
 		r.expect("b", `
@@ -177,7 +177,7 @@ func TestAnEditEndsAPullThatIsNotNeededAnyMore(t *testing.T) {
 			EnsureImage a
 			CreateContainer a (first start)
 			StartContainer a (first start)`)
-		// And a pod that is removed while it pulls is gone at once.
+		// A pod that is removed during its pull is gone at once.
 		r.update(edited(pod, func(p *corev1.Pod) { p.Spec.Containers[0].Image = "busybox:3" }))
 		r.pass(time.Minute)
 		r.update()
@@ -223,7 +223,7 @@ func TestALongCheckLeavesTheOldPodAlive(t *testing.T) {
 			EnsureImage a
 			CreateContainer a (first start)
 			StartContainer a (first start)`)
-		// A check that is not needed any more is given up, and nothing was stopped for it.
+		// A check that is not needed now is canceled, and nothing was stopped for it.
 		r.update(pod)
 		r.pass(time.Minute)
 		r.update(other)
@@ -339,7 +339,7 @@ func TestWhatCannotBeSeenIsLeftAlone(t *testing.T) {
 	})
 }
 
-// panicking panics when it is asked about one pod.
+// panicking panics when it observes one pod.
 type panicking struct {
 	runner.Runtime
 	mu  sync.Mutex
@@ -371,14 +371,14 @@ func TestAPanicOfOnePodLeavesTheOthersAlone(t *testing.T) {
 		p.mu.Lock()
 		p.key = manifests.Key{}
 		p.mu.Unlock()
-		r.pass(time.Minute) // which is the longest wait: each news of other pods is another try, and another crash
+		r.pass(time.Minute) // the longest wait: each change of other pods causes another try, and another crash
 		if s := r.status("x"); s.Pod.Status.Phase != corev1.PodRunning || s.Why != "" {
 			t.Errorf("x is %s, %s", s.Pod.Status.Phase, s.Why)
 		}
 	})
 }
 
-// lying says that it has removed containers, but does not.
+// lying claims to have removed containers, but does not.
 type lying struct {
 	runner.Runtime
 	mu  sync.Mutex
