@@ -40,15 +40,15 @@ func server(b *testing.B) (web, rpc int) {
 	return web, rpc
 }
 
-// cpu is the time that this process has spent on a processor.
+// cpu returns the CPU time of this process.
 func cpu() time.Duration {
 	var u unix.Rusage
 	_ = unix.Getrusage(unix.RUSAGE_SELF, &u)
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// BenchmarkAttempt is one attempt of each handler. cpu-us/op is what it costs this process, the kernel's work for it
-// included; 100 are a tenth of a core at a thousand a second.
+// BenchmarkAttempt measures one attempt of each handler. cpu-us/op is its CPU time in this process, including the kernel's; 100 is a tenth
+// of a core at a thousand attempts per second.
 func BenchmarkAttempt(b *testing.B) {
 	web, rpc := server(b)
 	for _, bb := range []struct {
@@ -73,7 +73,7 @@ func BenchmarkAttempt(b *testing.B) {
 	}
 }
 
-// BenchmarkAThousandASecond has a thousand probes with a period of one second; cores is what they take.
+// BenchmarkAThousandASecond runs a thousand probes with a period of one second; cores is their CPU usage.
 func BenchmarkAThousandASecond(b *testing.B) {
 	web, rpc := server(b)
 	for _, bb := range []struct {
@@ -102,7 +102,7 @@ func aThousandASecond(b *testing.B, h corev1.ProbeHandler) {
 			Report: func(_ Kind, o Outcome) { b.Errorf("%+v", o) },
 		}))
 	}
-	<-time.After(2 * period) // all have been asked once
+	<-time.After(2 * period) // all have been tried once
 	began, start := cpu(), time.Now()
 	for b.Loop() {
 		<-time.After(period)

@@ -9,7 +9,7 @@ import (
 	"monopod/internal/cause"
 )
 
-// faultOf classifies an error of an attempt. Those of the container runtime are only texts by the time they arrive here.
+// faultOf classifies an error of an attempt. Errors of the container runtime arrive here only as text.
 func faultOf(err error) cause.Fault {
 	switch {
 	case errors.Is(err, syscall.ECONNREFUSED):
@@ -42,7 +42,7 @@ func outputFault(code int, output string) cause.Fault {
 	return ""
 }
 
-// textFault finds the words of programs and of the OCI runtime.
+// textFault searches for messages of programs and of the OCI runtime.
 func textFault(text string) cause.Fault {
 	for _, w := range []struct {
 		words string

@@ -14,20 +14,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// conn is what probes need of a connection.
+// conn is the part of a connection that probes need.
 type conn interface {
 	io.ReadWriteCloser
 	SetDeadline(t time.Time) error
 }
 
-// linger keeps closing for at most a second, which also is what the kernel remembers the connection for: many
-// probes would use up the ports otherwise.
+// linger limits SO_LINGER to a second, so that the kernel soon forgets the connection: many probes would otherwise use up the ports.
 func linger(fd int) {
 	_ = unix.SetsockoptLinger(fd, unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{Onoff: 1, Linger: 1})
 }
 
-// dial connects to an address. Addresses with an IP, which nearly all are, take a short way: a third of what
-// net.Dialer costs goes into options and names that no probe needs.
+// dial connects to an address. For IP addresses, which nearly all are, it avoids net.Dialer, a third of whose cost goes into options and
+// names that no probe needs.
 func dial(ctx context.Context, address string, deadline time.Time) (conn, error) {
 	a, err := netip.ParseAddrPort(address)
 	if err != nil || a.Addr().Zone() != "" {
@@ -43,7 +42,7 @@ func dial(ctx context.Context, address string, deadline time.Time) (conn, error)
 	return c, nil
 }
 
-// dialName connects by way of the resolver.
+// dialName connects with the resolver.
 func dialName(ctx context.Context, address string, deadline time.Time) (net.Conn, error) {
 	d := net.Dialer{
 		Deadline:  deadline,
@@ -59,7 +58,7 @@ func dialName(ctx context.Context, address string, deadline time.Time) (net.Conn
 	return c, c.SetDeadline(deadline)
 }
 
-// dialIP connects a socket of its own, which the runtime's poller then waits for.
+// dialIP connects a socket of its own, which the poller of the Go runtime then waits for.
 func dialIP(a netip.AddrPort, deadline time.Time) (*os.File, error) {
 	ip, family := a.Addr().Unmap(), unix.AF_INET
 	var to unix.Sockaddr
@@ -95,7 +94,7 @@ func dialIP(a netip.AddrPort, deadline time.Time) (*os.File, error) {
 	return f, nil
 }
 
-// connected waits for the end of a connect that is under way.
+// connected waits for the end of a connect in progress.
 func connected(f *os.File, to unix.Sockaddr, deadline time.Time) error {
 	if err := f.SetDeadline(deadline); err != nil {
 		return err
@@ -105,7 +104,7 @@ func connected(f *os.File, to unix.Sockaddr, deadline time.Time) error {
 		return err
 	}
 	var result error
-	// Asked before the first wait: if it has succeeded by now, the poller does not tell again.
+	// Check before the first wait: if the connect has already succeeded, the poller does not wake up.
 	err = raw.Write(func(fd uintptr) bool {
 		result = unix.Connect(int(fd), to)
 		return result != unix.EALREADY && result != unix.EINTR

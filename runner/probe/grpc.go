@@ -21,28 +21,28 @@ import (
 	"monopod/internal/cause"
 )
 
-// grpcHandler asks by grpc.health.v1.Health/Check.
+// grpcHandler calls grpc.health.v1.Health/Check.
 //
 // It exchanges the few HTTP/2 frames of one call itself, which costs a third of the CPU time of net/http (ADR 0011).
 type grpcHandler struct {
 	address func() string
 	service string
-	// secure: with TLS, whatever the certificate.
+	// secure means TLS without certificate verification.
 	secure bool
 
 	mu sync.Mutex
-	// last is what was sent last: as a rule the next request is the same. Guarded by mu.
+	// last is the previous request; the next one usually is the same. Guarded by mu.
 	last grpcRequest
 }
 
-// grpcRequest is a request as it is sent, and what it is made of.
+// grpcRequest is an encoded request with its parameters.
 type grpcRequest struct {
 	address string
 	timeout time.Duration
 	bytes   []byte
 }
 
-// servingStatus are the answers of the protocol, by number.
+// servingStatus are the serving statuses of the protocol, by number.
 //
 //nolint:gochecknoglobals // the names in a protocol
 var servingStatus = []string{"UNKNOWN", "SERVING", "NOT_SERVING", "SERVICE_UNKNOWN"}
@@ -93,7 +93,7 @@ func late(err error) bool {
 	return errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, context.DeadlineExceeded)
 }
 
-// grpcAnswer is what came back of a call.
+// grpcAnswer is the answer to a call.
 type grpcAnswer struct {
 	data    []byte
 	code    codes.Code
@@ -105,9 +105,9 @@ type grpcAnswer struct {
 	http string
 }
 
-// status is the answer's serving status by name.
+// status returns the name of the serving status.
 func (a *grpcAnswer) status() string {
-	const prefix = 5 // compressed or not, and the length
+	const prefix = 5 // compression flag and length
 	var status uint64
 	for b := a.data[min(prefix, len(a.data)):]; len(b) > 0; {
 		number, kind, n := protowire.ConsumeTag(b)
@@ -129,13 +129,15 @@ func (a *grpcAnswer) status() string {
 	return strconv.FormatUint(status, 10)
 }
 
-// stream is the only stream of a connection.
+// stream is the id of the only stream of a connection.
 const stream = 1
 
-// readBuffer is enough for all frames of an ordinary answer: reading and writing are the dearest things here.
+// readBuffer is enough for all frames of an ordinary answer: reading and writing cost the most here.
 const readBuffer = 1024
 
-// call sends the request in one piece and reads frames until the answer is complete. Replies to the frames of the server are sent only once there is nothing left to read, because the answer is usually complete by then, and not before the server has acknowledged our settings, which it does unasked.
+// call sends the request in one piece and reads frames until the answer is complete. Replies to frames of the server are sent only once
+// there is nothing left to read, because the answer usually is complete by then, and not before the server has acknowledged our settings,
+// which it does unprompted.
 func (h *grpcHandler) call(c io.ReadWriter, address string, timeout time.Duration) (*grpcAnswer, error) {
 	var out bytes.Buffer
 	in := bufio.NewReaderSize(c, readBuffer)
@@ -167,7 +169,7 @@ func (h *grpcHandler) call(c io.ReadWriter, address string, timeout time.Duratio
 	}
 }
 
-// request returns all that is sent unasked.
+// request returns all frames that are sent without waiting for the server.
 func (h *grpcHandler) request(address string, timeout time.Duration) ([]byte, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -213,7 +215,7 @@ func (h *grpcHandler) writeRequest(f *http2.Framer, address string, timeout time
 	)
 }
 
-// take adds a frame to the answer, or writes the reply to it.
+// take adds a frame to the answer, or writes the reply to it. It reports whether the answer is complete.
 func (a *grpcAnswer) take(f *http2.Framer, frame http2.Frame) (over bool, err error) {
 	switch frame := frame.(type) {
 	case *http2.SettingsFrame:

@@ -15,28 +15,28 @@ import (
 	"monopod/internal/expand"
 )
 
-// ErrTimeout is what an Exec returns when the command took too long.
+// ErrTimeout is returned by an Exec whose command took too long.
 var ErrTimeout = errors.New("command timed out")
 
-// Exec runs a command in the container. Its timeout counts from the start of the process. Any exit code is a result; an error that is
-// not ErrTimeout says that the command could not be run.
+// Exec runs a command in the container. Its timeout counts from the start of the process. Any exit code is a result; an error other than
+// ErrTimeout means that the command could not be run.
 type Exec func(ctx context.Context, command []string, timeout time.Duration, limit int) (code int, output []byte, err error)
 
-// Target is where the probes of a container go.
+// Target is the destination of the probes of a container.
 type Target struct {
 	Container *corev1.Container
-	// Host returns the address of the pod as seen from here; empty: this machine itself.
+	// Host returns the address of the pod as seen from this machine; empty means this machine itself.
 	Host func() string
 	Exec Exec
 }
 
-// handler is one way of asking, made ready once and used for each attempt.
+// handler is one kind of probe handler, prepared once and used for each attempt.
 type handler interface {
 	ask(ctx context.Context, timeout time.Duration) Outcome
 }
 
-// newHandler makes a handler of the manifest's. What is wrong with it (the name of a port that does not exist) is an
-// error at each attempt, as it is to kubelet.
+// newHandler returns the handler for one of the manifest. An invalid one (an unknown port name) fails each attempt with an error, as in the
+// kubelet.
 func newHandler(h corev1.ProbeHandler, t Target) handler {
 	switch {
 	case h.Exec != nil:
@@ -68,14 +68,14 @@ func newHandler(h corev1.ProbeHandler, t Target) handler {
 	return broken{errors.New("the probe has no handler")}
 }
 
-// broken is a handler that cannot be used.
+// broken is an invalid handler.
 type broken struct{ err error }
 
 func (b broken) ask(context.Context, time.Duration) Outcome {
 	return Outcome{Result: Errored, Output: b.err.Error()}
 }
 
-// portOf finds a port by number, or by its name in the container.
+// portOf returns a port by number, or by its name in the container.
 func portOf(p intstr.IntOrString, c *corev1.Container) (int, error) {
 	port := p.IntValue()
 	if p.Type == intstr.String {
@@ -91,7 +91,7 @@ func portOf(p intstr.IntOrString, c *corev1.Container) (int, error) {
 	return port, nil
 }
 
-// addressOf returns the function that gives "host:port" of now.
+// addressOf returns a function that returns the current "host:port".
 func addressOf(host string, port int, t Target) func() string {
 	number := strconv.Itoa(port)
 	return func() string { return net.JoinHostPort(hostOf(host, t), number) }
@@ -107,10 +107,10 @@ func hostOf(host string, t Target) string {
 	return host
 }
 
-// maxErrors is how often in a row a question that could not be asked is repeated within an attempt.
+// maxErrors is how often in a row a request that could not be made is tried within an attempt.
 const maxErrors = 3
 
-// attempt asks, and asks again when that did not work.
+// attempt runs a handler, and repeats it if the request could not be made.
 func attempt(ctx context.Context, h handler, timeout time.Duration) Outcome {
 	var o Outcome
 	for range maxErrors {
@@ -122,8 +122,8 @@ func attempt(ctx context.Context, h handler, timeout time.Duration) Outcome {
 	return o
 }
 
-// expanded replaces $(NAME) in a command. Only entries of env with a literal value count, as with kubelet: what comes
-// from elsewhere is in the environment of the command itself.
+// expanded replaces $(NAME) in a command. As in the kubelet, only entries of env with a literal value count: others are in the environment
+// of the command itself.
 func expanded(command []string, env []corev1.EnvVar) ([]string, error) {
 	values := map[string]string{}
 	for i := range env {

@@ -8,7 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// The command of a probe is measured before it is made: one that cannot run fails each attempt with the reason.
+// The size of a command is checked in advance: one that is too large fails each attempt with the reason.
 func TestACommandThatCannotRunIsNotMade(t *testing.T) {
 	c := &corev1.Container{Name: "c", Env: []corev1.EnvVar{{Name: "A", Value: strings.Repeat("x", 70_000)}}}
 	for name, command := range map[string][]string{

@@ -27,14 +27,14 @@ import (
 	"monopod/internal/loopback"
 )
 
-// ask makes one attempt at a handler of a container with the given ports, whose pod is this machine.
+// ask makes one attempt of a handler of a container with the given ports, whose pod is this machine.
 func ask(t *testing.T, h corev1.ProbeHandler, ports ...corev1.ContainerPort) Outcome {
 	t.Helper()
 	target := Target{Container: &corev1.Container{Ports: ports}, Host: func() string { return "" }}
 	return attempt(t.Context(), newHandler(h, target), time.Minute)
 }
 
-// patience is how long an attempt may take: only that which never gets an answer is not waited for.
+// patience returns the timeout of an attempt: it is short only for paths that never answer.
 func patience(path string) time.Duration {
 	if path == "/slow" {
 		return 200 * time.Millisecond
@@ -164,7 +164,7 @@ func TestHTTP(t *testing.T) {
 	check(t, ask(t, httpGet(loopback.Closed(t), "/")), Failure, "connection refused")
 }
 
-// siteHTTP2 is the site by HTTP/2 without TLS, and by nothing else.
+// siteHTTP2 serves site over HTTP/2 without TLS only.
 func siteHTTP2(t *testing.T) *httptest.Server {
 	t.Helper()
 	s := httptest.NewUnstartedServer(http.HandlerFunc(site))
@@ -265,14 +265,14 @@ func TestHTTPSWithACertificateOfNobody(t *testing.T) {
 	h.HTTPGet.Path = "/503"
 	check(t, ask(t, h, named), Failure, "503")
 	h.HTTPGet.Scheme = corev1.URISchemeHTTP
-	check(t, ask(t, h, named), Failure, "400") // what Go says to a client without TLS
+	check(t, ask(t, h, named), Failure, "400") // the answer of Go to a client without TLS
 	plain := httptest.NewServer(http.HandlerFunc(site))
 	defer plain.Close()
 	h.HTTPGet.Scheme = corev1.URISchemeHTTPS
 	check(t, ask(t, h, corev1.ContainerPort{Name: "secure", ContainerPort: int32(portIn(t, plain.URL))}), Failure, "TLS handshake")
 }
 
-// TestOddAnswers: the server is not one of HTTP, or breaks off.
+// TestOddAnswers uses servers that do not speak HTTP or close the connection early.
 func TestOddAnswers(t *testing.T) {
 	for answer, result := range map[string]Result{
 		"":                                  Failure,
@@ -316,7 +316,7 @@ func TestTCP(t *testing.T) {
 	check(t, ask(t, tcp(intstr.FromInt(loopback.Closed(t)))), Failure, "connection refused")
 }
 
-// TestTheHostIsThePods: what the manifest says first, then the address of the pod, which may change.
+// TestTheHostIsThePods: the host of the manifest has precedence, then the address of the pod, which may change.
 func TestTheHostIsThePods(t *testing.T) {
 	host := "10.0.0.7"
 	target := Target{Container: &corev1.Container{}, Host: func() string { return host }}
@@ -339,7 +339,7 @@ func TestTheHostIsThePods(t *testing.T) {
 	}
 }
 
-// serveGRPC runs a gRPC server, with the health service or without.
+// serveGRPC runs a gRPC server, with or without the health service.
 func serveGRPC(t *testing.T, with bool, options ...grpc.ServerOption) (port int, set func(service string, s healthpb.HealthCheckResponse_ServingStatus)) {
 	t.Helper()
 	l := listen(t)
@@ -442,7 +442,7 @@ func TestAnAttemptEndsWithItsContext(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, _ = c.Read(make([]byte, 1)) // it has asked
+		_, _ = c.Read(make([]byte, 1)) // wait for the request
 		cancel()
 		select {
 		case <-done:

@@ -19,22 +19,22 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// UserAgent is what HTTP probes call themselves; programs know a probe by its beginning.
+// UserAgent is the user agent of HTTP probes; programs recognize probes by its prefix.
 const UserAgent = "kube-probe/1.36"
 
-// maxRedirects is how many redirects to the same host are followed.
+// maxRedirects is the maximum number of redirects to the same host that are followed.
 const maxRedirects = 10
 
-// httpHandler asks by GET. Each attempt has a connection of its own, as a client that comes for the first time has.
+// httpHandler makes GET requests. Each attempt uses a new connection, like a new client.
 //
-// It does not use http.Client, which starts two goroutines for each connection and needs twice the CPU time (ADR 0011).
-// HTTP/2 requests use the library.
+// It does not use http.Client, which starts two goroutines for each connection and needs twice the CPU time (ADR 0011). HTTP/2 requests use
+// the library.
 type httpHandler struct {
 	target Target
 	get    *corev1.HTTPGetAction
 	port   string
 	header http.Header
-	// mu guards the request as it was last written.
+	// mu guards the last encoded request.
 	mu   sync.Mutex
 	url  *url.URL
 	text []byte
@@ -44,7 +44,7 @@ func newHTTPHandler(get *corev1.HTTPGetAction, t Target, port int) handler {
 	return &httpHandler{target: t, get: get, port: strconv.Itoa(port), header: headerOf(get.HTTPHeaders)}
 }
 
-// headerOf adds what is sent unless the manifest says otherwise. An empty value of it takes it away.
+// headerOf adds the default headers. An empty value in the manifest removes a default.
 func headerOf(all []corev1.HTTPHeader) http.Header {
 	h := http.Header{"Connection": {"close"}}
 	for _, one := range all {
@@ -56,14 +56,14 @@ func headerOf(all []corev1.HTTPHeader) http.Header {
 		} else if h.Get(name) == "" {
 			delete(h, name)
 			if name == "User-Agent" {
-				h[name] = nil // or Go's own would be sent
+				h[name] = nil // otherwise Go's own would be sent
 			}
 		}
 	}
 	return h
 }
 
-// request returns where to ask now, and the bytes of the question.
+// request returns the current URL and the encoded request.
 func (h *httpHandler) request() (*url.URL, []byte, error) {
 	host := net.JoinHostPort(hostOf(h.get.Host, h.target), h.port)
 	h.mu.Lock()
@@ -72,7 +72,7 @@ func (h *httpHandler) request() (*url.URL, []byte, error) {
 		return h.url, h.text, nil
 	}
 	u, err := url.Parse(h.get.Path)
-	if err != nil { // a path, whatever it looks like
+	if err != nil { // treat it as a path
 		u = &url.URL{Path: h.get.Path}
 	}
 	u.Scheme, u.Host = strings.ToLower(string(h.get.Scheme)), host
@@ -126,7 +126,7 @@ func (h *httpHandler) ask(ctx context.Context, timeout time.Duration) Outcome {
 	return httpError(u, fmt.Errorf("stopped after %d redirects", maxRedirects), timeout)
 }
 
-// exchange sends the request to a URL, text by HTTP/1, and reads the answer.
+// exchange sends the request to a URL, as text for HTTP/1, and reads the answer.
 func (h *httpHandler) exchange(ctx context.Context, u *url.URL, text []byte, deadline time.Time) (answer, error) {
 	if p := h.get.Protocol; p != nil && *p == corev1.HTTPProtocolHTTP2 {
 		return exchangeHTTP2(ctx, u, h.header, deadline)
@@ -144,12 +144,12 @@ func httpError(u *url.URL, err error, timeout time.Duration) Outcome {
 	return Outcome{Result: Failure, Output: fmt.Sprintf("Get %q: %v", u, err), Fault: faultOf(err)}
 }
 
-// bodyError: the answer began, but could not be read to its end. It says nothing about the program.
+// bodyError means that the body of an answer could not be read completely. It does not count as a result of the probe.
 type bodyError struct{ err error }
 
 func (e *bodyError) Error() string { return "read the answer: " + e.err.Error() }
 
-// answer is what is kept of a response.
+// answer is the relevant part of a response.
 type answer struct {
 	code     int
 	location string
@@ -166,7 +166,7 @@ func (a answer) outcome(elsewhere bool) Outcome {
 	return Outcome{Result: Failure, Output: fmt.Sprintf("HTTP probe failed with statuscode: %d", a.code), Fault: statusFault(a.code)}
 }
 
-// redirect returns where the answer sends us, nil when nowhere.
+// redirect returns the target of a redirect, nil if the answer is none.
 func (a answer) redirect(from *url.URL) (*url.URL, error) {
 	switch a.code {
 	case http.StatusMovedPermanently, http.StatusFound, http.StatusSeeOther, http.StatusTemporaryRedirect, http.StatusPermanentRedirect:
@@ -185,7 +185,7 @@ func (a answer) redirect(from *url.URL) (*url.URL, error) {
 //nolint:gochecknoglobals // a pool of buffers
 var readers = sync.Pool{New: func() any { return bufio.NewReaderSize(nil, 4<<10) }}
 
-// exchange sends a request on a connection of its own and reads the answer.
+// exchange sends a request on a new connection and reads the answer.
 func exchange(ctx context.Context, u *url.URL, text []byte, deadline time.Time) (answer, error) {
 	c, err := connect(ctx, u, deadline)
 	if err != nil {
@@ -206,7 +206,7 @@ func exchange(ctx context.Context, u *url.URL, text []byte, deadline time.Time) 
 	return read(r)
 }
 
-// answerOf reads the body of a response, as far as anyone looks at it.
+// answerOf reads the body of a response, up to the limit.
 func answerOf(resp *http.Response) (answer, error) {
 	a := answer{code: resp.StatusCode, location: resp.Header.Get("Location")}
 	body, err := io.ReadAll(io.LimitReader(resp.Body, outputLimit))
@@ -217,7 +217,7 @@ func answerOf(resp *http.Response) (answer, error) {
 	return a, nil
 }
 
-// read reads a response; those that only announce one are skipped.
+// read reads a response and skips informational ones (1xx).
 func read(r *bufio.Reader) (answer, error) {
 	for range 6 {
 		resp, err := http.ReadResponse(r, nil) //nolint:bodyclose // closing would read it to its end; the connection is closed
@@ -250,8 +250,8 @@ func connect(ctx context.Context, u *url.URL, deadline time.Time) (conn, error) 
 	return dialTLS(ctx, address, deadline)
 }
 
-// dialTLS connects with TLS. Certificates are not looked at: a probe asks whether the program answers, and most
-// certificates are not made for the address it asks at.
+// dialTLS connects with TLS. It does not verify certificates: a probe checks whether the program answers, and most certificates are not
+// valid for the address that is probed.
 func dialTLS(ctx context.Context, address string, deadline time.Time, protocols ...string) (conn, error) {
 	c, err := dialName(ctx, address, deadline)
 	if err != nil {

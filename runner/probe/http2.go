@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// exchangeHTTP2 sends a request by HTTP/2 without TLS (h2c) on a connection of its own and reads the answer. That the
-// server speaks it is taken for granted: one that does not fails.
+// exchangeHTTP2 sends a request over HTTP/2 without TLS (h2c) on a new connection and reads the answer. It assumes that the server supports
+// it; otherwise the request fails.
 func exchangeHTTP2(ctx context.Context, u *url.URL, header http.Header, deadline time.Time) (answer, error) {
 	ctx, cancel := context.WithDeadline(ctx, deadline)
 	defer cancel()

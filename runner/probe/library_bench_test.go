@@ -17,7 +17,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// libraryHandler makes the requests of httpHandler and grpcHandler with the client of net/http. It shows what they save; see ADR 0011.
+// libraryHandler makes the requests of httpHandler and grpcHandler with the client of net/http, for comparison; see ADR 0011.
 type libraryHandler struct {
 	address string
 	grpc    bool
@@ -86,7 +86,8 @@ func (h *libraryHandler) overGRPC(ctx context.Context, transport *http.Transport
 	return nil
 }
 
-// BenchmarkLibrary compares the handlers with the client of net/http: one attempt after the other, and a hundred probes with a period of one second.
+// BenchmarkLibrary compares the handlers with the client of net/http: sequential attempts, and a hundred probes with a period of one
+// second.
 func BenchmarkLibrary(b *testing.B) {
 	web, rpc := server(b)
 	target := Target{Host: func() string { return "" }}

@@ -13,7 +13,7 @@ import (
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 )
 
-// envServer makes the test program the server of benchmarks, so that its work does not count as that of the client.
+// envServer makes the test program the server of benchmarks, so that the CPU time of the server is not measured.
 const envServer = "PROBE_TEST_SERVER"
 
 func TestMain(m *testing.M) {

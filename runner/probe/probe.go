@@ -1,12 +1,11 @@
 // Package probe runs the probes of containers: a command in the container, or HTTP, TCP or gRPC from the host.
 //
-// State is the pure core: it counts outcomes against thresholds and says when to ask next. A Watch is the three
-// probes of one running container: the startup probe goes first, the other two begin when it has succeeded. The
-// package decides nothing about the container; who started the Watch is told when its Health changes. It must not
-// know pods, containerd or the runner.
+// State is pure: it counts outcomes against thresholds and returns when to probe next. A Watch runs the three probes of one running
+// container: the startup probe first, the other two once it has succeeded. The package must not decide anything about the container, nor
+// know pods, containerd or the runner; the caller is notified when Health changes.
 //
-// Goroutines: one for each attempt under way. Between attempts a probe is a timer. Watch.Stop ends both; with the
-// Group given to it one can wait for them.
+// Goroutines: one for each attempt in progress. Between attempts a probe is a timer. Watch.Stop ends both; the Group in Options waits for
+// them.
 package probe
 
 import (
@@ -17,50 +16,50 @@ import (
 	"monopod/internal/cause"
 )
 
-// Kind is the purpose of a probe.
+// Kind is the kind of a probe.
 type Kind string
 
-// The kinds, as they are written in messages.
+// Kinds of probes, as written in messages.
 const (
 	Startup   Kind = "Startup"
 	Liveness  Kind = "Liveness"
 	Readiness Kind = "Readiness"
 )
 
-// Result is how one attempt ended, or what a probe has come to.
+// Result is the result of one attempt, or of a probe after thresholds.
 type Result string
 
 // Results.
 const (
-	// Unknown: not asked yet. A startup probe begins with it.
+	// Unknown means that there is no result yet. It is the initial result of a startup probe.
 	Unknown Result = "Unknown"
 	Success Result = "Success"
-	// Warning counts as success; what it says is worth a line in the log.
+	// Warning counts as success; its output is logged.
 	Warning Result = "Warning"
 	Failure Result = "Failure"
-	// Errored: the question could not be asked. It counts neither way.
+	// Errored means that the request could not be made. It counts neither as success nor as failure.
 	Errored Result = "Errored"
 )
 
-// Outcome is one attempt's result and what it said.
+// Outcome is the result and the output of one attempt.
 type Outcome struct {
 	Result Result
 	Output string
-	// Fault is what a failure stands for, as far as that is known.
+	// Fault classifies a failure, if known.
 	Fault cause.Fault
 }
 
 // outputLimit is the number of bytes of an answer that are read.
 const outputLimit = 10 << 10
 
-// Config is when a probe asks, and what makes it change its mind.
+// Config is the schedule and the thresholds of a probe.
 type Config struct {
 	Kind                               Kind
 	InitialDelay, Period, Timeout      time.Duration
 	SuccessThreshold, FailureThreshold int
 }
 
-// configOf reads a probe of a manifest. Zero values, which validation lets pass, mean the defaults.
+// configOf reads a probe of a manifest. Zero values, which validation accepts, mean the defaults.
 func configOf(kind Kind, p *corev1.Probe) Config {
 	seconds := func(n, or int32) time.Duration {
 		if n <= 0 {

@@ -2,30 +2,29 @@ package probe
 
 import "time"
 
-// State is what a probe has come to. It is a value: Next returns the following one.
+// State is the state of a probe. It is a value: Next returns the following one.
 //
 //	Readiness starts as Failure, Liveness as Success, Startup as Unknown
 //	    outcome --> same as before: run+1, else run=1 --> run >= threshold: it is the result
 type State struct {
-	// Result is what counts: Success, Failure or Unknown.
+	// Result is the result after thresholds: Success, Failure or Unknown.
 	Result Result
-	// Since is when Result came to be.
+	// Since is when Result last changed.
 	Since time.Time
-	// Due is when the next attempt is to be made; zero: never.
+	// Due is when the next attempt is due; zero means never.
 	Due time.Time
-	// Last is the latest attempt, At when it was made.
+	// Last is the latest attempt, At its time.
 	Last Outcome
 	At   time.Time
-	// Run is how many attempts in a row ended as the latest one that counts did.
+	// Run is the number of consecutive attempts with the same result as the latest that counts.
 	Run int
-	// counted is how that one ended.
+	// counted is the result of the latest attempt that counts.
 	counted Result
 }
 
-// First is the state of a probe of a container that started at the given time. before is what is known from an
-// earlier agent, Unknown when nothing is. spread, from 0 to 1, is the part of a period that the first attempt is put
-// off: 0 for a container that has just started, at random for one that was found running, so that not all are asked
-// at once.
+// First returns the initial state of a probe of a container that started at the given time. before is the result from an earlier agent,
+// Unknown if there is none. spread, from 0 to 1, is the part of a period that delays the first attempt: 0 for a container that has just
+// started, random for one that was found running, so that not all are probed at once.
 func (c Config) First(started, now time.Time, before Result, spread float64) State {
 	if started.After(now) {
 		started = now // the clock was set back since
@@ -49,13 +48,13 @@ func (c Config) First(started, now time.Time, before Result, spread float64) Sta
 	return s
 }
 
-// Next is the state after an attempt that began at the given time. A startup probe that has succeeded, and one that
-// makes its container end, asks no more.
+// Next returns the state after an attempt that began at the given time. A startup probe that has succeeded, and one whose failure ends its
+// container, makes no further attempts.
 func (c Config) Next(s State, began, now time.Time, o Outcome) State {
 	s.Last, s.At = o, began
 	s.Due = began.Add(c.Period)
 	if s.Due.Before(now) {
-		s.Due = now // a slow attempt delays the next one, they are not made up for
+		s.Due = now // a slow attempt delays the next one; missed attempts are not made up for
 	}
 	result := o.Result
 	switch result {

@@ -7,7 +7,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// epoch is when the containers of these tests start.
+// epoch returns when the containers of these tests start.
 func epoch() time.Time { return time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC) }
 
 func at(seconds float64) time.Time {
@@ -93,7 +93,7 @@ func TestTheNextAttemptIsAPeriodAfterTheLast(t *testing.T) {
 	}
 }
 
-// TestAStateFollowsFromTheLastOutcomes compares with what the thresholds mean.
+// TestAStateFollowsFromTheLastOutcomes compares the state with the definition of thresholds.
 func TestAStateFollowsFromTheLastOutcomes(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c := config(Readiness)

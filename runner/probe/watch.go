@@ -12,19 +12,19 @@ import (
 	"monopod/internal/model"
 )
 
-// Health is what the probes of a container say about it.
+// Health is the combined result of the probes of a container.
 type Health struct {
-	// Started: the startup probe has succeeded, or there is none.
+	// Started reports that the startup probe has succeeded, or that there is none.
 	Started bool
-	// Ready: it has started, and its readiness probe, if any, succeeds.
+	// Ready reports that it has started, and that its readiness probe, if any, succeeds.
 	Ready bool
 	// Since is the time of the latest startup or readiness result that counts; zero if the container has neither probe.
 	Since time.Time
-	// Failed is set when the container is to be stopped.
+	// Failed is set if the container must be stopped.
 	Failed *Verdict
 }
 
-// Verdict is why a container is to be stopped.
+// Verdict is why a container must be stopped.
 type Verdict struct {
 	Kind   Kind
 	Output string
@@ -56,12 +56,12 @@ type Known struct {
 	Started, Ready bool
 }
 
-// Options of a Watch.
+// Options configure a Watch.
 type Options struct {
 	Target Target
 	// StartedAt is when the container's process started.
 	StartedAt time.Time
-	// Known is set for a container that was running before this agent, or was probed by another definition.
+	// Known is set for a container that was running before this agent, or was probed with another definition.
 	Known *Known
 	// Changed is called when Health may have changed, from goroutines of the Watch.
 	Changed func()
@@ -71,21 +71,21 @@ type Options struct {
 	Group *sync.WaitGroup
 }
 
-// Watch asks the probes of one running container until it is stopped.
+// Watch runs the probes of one running container until it is stopped.
 //
-//	startup: ask ... success --> liveness: ask ... failure --> Verdict, no more asking
-//	                        \--> readiness: ask ... for ever
+//	startup: ask ... success --> liveness: ask ... failure --> Verdict, end of probing
+//	                        \--> readiness: ask ... until stopped
 type Watch struct {
 	o    Options
 	stop context.CancelFunc
 
 	mu sync.Mutex
-	// All below is guarded by mu.
+	// All fields below are guarded by mu.
 	stopped                      bool
 	startup, liveness, readiness *prober
 }
 
-// prober is one probe of a Watch; what follows handler is guarded by Watch.mu.
+// prober is one probe of a Watch; the fields after handler are guarded by Watch.mu.
 type prober struct {
 	Config
 	handler handler
@@ -101,7 +101,7 @@ func Has(c *corev1.Container) bool {
 	return c.StartupProbe != nil || c.LivenessProbe != nil || c.ReadinessProbe != nil
 }
 
-// Start begins to ask. ctx ends attempts under way, as Stop does.
+// Start starts probing. ctx ends attempts in progress, as Stop does.
 func Start(ctx context.Context, o Options) *Watch {
 	ctx, cancel := context.WithCancel(ctx)
 	c := o.Target.Container
@@ -122,7 +122,7 @@ func Start(ctx context.Context, o Options) *Watch {
 	if w.startedLocked() {
 		w.beginRestLocked(ctx, now)
 	}
-	w.o.Known = nil // what begins later is new
+	w.o.Known = nil // probes that begin later have no earlier result
 	return w
 }
 
@@ -135,11 +135,11 @@ func newProber(kind Kind, p *corev1.Probe, t Target) *prober {
 
 func (w *Watch) startedLocked() bool { return w.startup == nil || w.startup.state.Result == Success }
 
-// grid is what attempts are put off to: those of many probes then share a wake-up of the process, which costs as much
-// as an attempt.
+// grid is the interval that attempts are aligned to: attempts of many probes then share a wake-up of the process, which costs as much as an
+// attempt.
 const grid = 50 * time.Millisecond
 
-// beginRestLocked begins what waits for the startup probe.
+// beginRestLocked starts the probes that wait for the startup probe.
 func (w *Watch) beginRestLocked(ctx context.Context, now time.Time) {
 	before := Unknown
 	if w.o.Known != nil && w.o.Known.Ready {
@@ -149,8 +149,8 @@ func (w *Watch) beginRestLocked(ctx context.Context, now time.Time) {
 	w.beginLocked(ctx, w.readiness, now, before)
 }
 
-// beginLocked begins to ask. Of what was found well, the first attempt is put off for a while: all containers of a
-// node would be asked at once otherwise, when the agent starts.
+// beginLocked starts a probe. The first attempt of one that was found healthy is delayed: otherwise all containers of a node would be
+// probed at once when the agent starts.
 func (w *Watch) beginLocked(ctx context.Context, p *prober, now time.Time, before Result) {
 	if p == nil {
 		return
@@ -185,7 +185,7 @@ func (w *Watch) scheduleLocked(ctx context.Context, p *prober, now time.Time) {
 	}
 }
 
-// ask makes one attempt and books it.
+// ask makes one attempt and records it.
 func (w *Watch) ask(ctx context.Context, p *prober) {
 	began := time.Now()
 	o := attempt(ctx, p.handler, p.Timeout)
@@ -217,7 +217,7 @@ func (w *Watch) ask(ctx context.Context, p *prober) {
 	}
 }
 
-// Stop ends it. Attempts under way are cut off and count for nothing.
+// Stop ends it. Attempts in progress are canceled and do not count.
 func (w *Watch) Stop() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -233,7 +233,7 @@ func (w *Watch) Stop() {
 	}
 }
 
-// all returns the probes that there are.
+// all returns the existing probes.
 func (w *Watch) all() []*prober {
 	all := make([]*prober, 0, 3)
 	for _, p := range []*prober{w.startup, w.liveness, w.readiness} {
@@ -244,7 +244,7 @@ func (w *Watch) all() []*prober {
 	return all
 }
 
-// Health returns what counts now.
+// Health returns the current health.
 func (w *Watch) Health() Health {
 	w.mu.Lock()
 	defer w.mu.Unlock()

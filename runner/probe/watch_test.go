@@ -14,7 +14,7 @@ import (
 	"monopod/internal/model"
 )
 
-// container is one whose probes are commands, answered by a function.
+// container is a container whose probes are commands, answered by a function.
 type container struct {
 	corev1.Container
 	mu     sync.Mutex
@@ -68,7 +68,7 @@ func (c *container) log() string {
 	return strings.Join(c.asked, " ")
 }
 
-// watch runs f with a Watch of the container, in a bubble of its own time.
+// watch runs f with a Watch of the container, in a synctest bubble.
 func (c *container) watch(t *testing.T, known *Known, f func(t *testing.T, w *Watch)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -166,7 +166,7 @@ func TestLivenessFailsAfterItsThreshold(t *testing.T) {
 		want(t, w, true, true, "")
 		pass(2 * time.Second)
 		c.set("l", "hang")
-		pass(30500 * time.Millisecond) // asked at 15, 25 and 35, which takes 2 s
+		pass(30500 * time.Millisecond) // attempts at 15, 25 and 35, which take 2 s
 		want(t, w, true, true, "")
 		pass(time.Second)
 		want(t, w, true, true, Liveness)

@@ -9,7 +9,7 @@ import (
 	"monopod/internal/boottime"
 )
 
-// clone copies what may be about to change.
+// clone copies the parts of a state that may be changed.
 func (s *State) clone() *State {
 	c := *s
 	c.Revisions = slices.Clone(s.Revisions)
@@ -24,8 +24,8 @@ func (s *State) clone() *State {
 	return &c
 }
 
-// GoBack returns the state of a pod that a person takes to another revision; 0 is the last one before the active one
-// that has been Ready. Going to the revision that is written ends a rollback.
+// GoBack returns the state of a pod after a manual rollback to a revision; 0 means the last revision before the active one that has been
+// Ready. A rollback to the written revision ends an earlier rollback.
 func GoBack(now boottime.Moment, s *State, to int) (*State, error) {
 	if to == 0 {
 		if to = s.lastReady(s.Active); to == 0 {
@@ -63,7 +63,7 @@ func (s *State) numbers() string {
 	return strings.Join(all, ", ")
 }
 
-// pinned are the images of a revision that was gone back to, as far as they are known.
+// pinned returns the known images of a revision that the pod was rolled back to.
 func (s *State) pinned() map[string]string {
 	if s.Active == s.Wanted {
 		return nil
@@ -71,7 +71,7 @@ func (s *State) pinned() map[string]string {
 	return s.Revision(s.Active).Images
 }
 
-// lastReady is the number of the newest revision before one that has been Ready; 0: none.
+// lastReady returns the number of the newest revision before the given one that has been Ready; 0 if there is none.
 func (s *State) lastReady(before int) int {
 	for _, r := range slices.Backward(s.Revisions) {
 		if r.Number < before && r.Outcome == Ready {

@@ -22,7 +22,7 @@ func TestGoBack(t *testing.T) {
 		name       string
 		state      *State
 		to, active int
-		from       int // of the rollback; 0: none
+		from       int // of the rollback; 0: no rollback
 		err        string
 	}{
 		{"to the last that was Ready", state(4, 4, Ready, Ready, Failed, Progressing), 0, 2, 4, ""},

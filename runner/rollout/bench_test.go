@@ -15,7 +15,7 @@ import (
 	"monopod/manifests"
 )
 
-// fleet is a number of ordinary pods.
+// fleet returns n ordinary pods.
 func fleet(n int) []*manifests.Pod {
 	pods := make([]*manifests.Pod, n)
 	for i := range pods {
@@ -41,7 +41,7 @@ func controllerOf(pods []*manifests.Pod, hand func(model.Desired)) *Controller {
 	return c
 }
 
-// BenchmarkStart is from what is wanted to what runs, for pods that nobody knew.
+// BenchmarkStart measures the time from desired to running pods, for unknown pods.
 func BenchmarkStart(b *testing.B) {
 	for _, n := range []int{1, 1000, 10000} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
@@ -54,7 +54,7 @@ func BenchmarkStart(b *testing.B) {
 	}
 }
 
-// BenchmarkEdit is one edit among pods that stay as they are.
+// BenchmarkEdit measures one edit among pods that stay unchanged.
 func BenchmarkEdit(b *testing.B) {
 	for _, n := range []int{1000, 10000} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
@@ -77,7 +77,7 @@ func BenchmarkEdit(b *testing.B) {
 	}
 }
 
-// BenchmarkEditOfAll is an edit of all pods at once, each of which is on disk before it is handed out.
+// BenchmarkEditOfAll measures an edit of all pods at once; each is stored before it is handed out.
 func BenchmarkEditOfAll(b *testing.B) {
 	const n = 200
 	pods := fleet(n)
@@ -97,7 +97,7 @@ func BenchmarkEditOfAll(b *testing.B) {
 	}
 }
 
-// BenchmarkKept is what 1,000 pods take in memory of 2 KB that have been edited until the oldest revisions were dropped.
+// BenchmarkKept measures the memory of 1,000 pods of 2 KB that have been edited until the oldest revisions were dropped.
 func BenchmarkKept(b *testing.B) {
 	pods := fleet(1000)
 	for _, p := range pods {
@@ -129,7 +129,7 @@ func BenchmarkKept(b *testing.B) {
 	}
 }
 
-// BenchmarkStatus is one change of the status of one pod among many.
+// BenchmarkStatus measures one status change of one pod among many.
 func BenchmarkStatus(b *testing.B) {
 	pods := fleet(10000)
 	c := controllerOf(pods, func(model.Desired) {})
@@ -141,7 +141,7 @@ func BenchmarkStatus(b *testing.B) {
 	}
 }
 
-// BenchmarkLoad reads what is noted of 1,000 pods at a start.
+// BenchmarkLoad measures reading the states of 1,000 pods at startup.
 func BenchmarkLoad(b *testing.B) {
 	s := NewStore(b.TempDir())
 	c := controllerOf(fleet(1000), func(model.Desired) {})

@@ -16,93 +16,93 @@ import (
 )
 
 const (
-	// saveAfter is how long what may get lost is held back, so that what happens in quick succession is written once.
+	// saveAfter is how long states that may be lost are held back, so that changes in quick succession are written once.
 	saveAfter = time.Second
-	// saveAgain is after how long is tried again what could not be written.
+	// saveAgain is the interval of retries after a failed write.
 	saveAgain = time.Minute
 )
 
-// Config of a Controller.
+// Config configures a Controller.
 type Config struct {
 	Store   *Store
 	Options Options
 	Log     *slog.Logger
-	// Clock tells the time; it must know which boot it is.
+	// Clock returns the current time, including the boot id.
 	Clock func() boottime.Moment
-	// Changed, which may be nil, is told each transition after it was noted. Like Notify and the hand of Update it must not block,
-	// and of the Controller call nothing but Update, Observe, Blind and View.
+	// Changed, which may be nil, is called with each transition after it was recorded. Like Notify and the hand function of Update, it must
+	// not block, and may call no method of the Controller but Update, Observe, Blind and View.
 	Changed func(Transition)
-	// Notify, which may be nil, is called when View says something else about any pod.
+	// Notify, which may be nil, is called when the result of View has changed for any pod.
 	Notify func()
-	// Images, which may be nil, is told the digests of the images that the kept revisions ran with, in order: once all
-	// that is stored has been read, and whenever there are others. It must not block.
+	// Images, which may be nil, receives the sorted digests of the images that the kept revisions ran with: once all stored states have been
+	// read, and after each change. It must not block.
 	Images func(digests []string)
 }
 
-// request is what Update was called with.
+// request is a call of Update.
 type request struct {
-	// Desired is what is to run if no pod is rolled back.
+	// Desired are the pods to run without any rollback.
 	model.Desired
-	// hand receives it with the pods to run, now and whenever they change.
+	// hand receives Desired with the pods to run, now and whenever they change.
 	hand func(model.Desired)
 }
 
-// View is what is shown of a pod.
+// View is the rollout state of a pod for display.
 type View struct {
 	Active, Wanted int
-	// Written is Revision.Hash of the wanted one.
+	// Written is Revision.Hash of the wanted revision.
 	Written  string
 	Rollback *Rollback
 	Trial    *Trial
-	// Base is the revision that returns if the trial fails.
+	// Base is the revision to return to if the trial fails.
 	Base int
-	// Waits is the pod that must be Ready first; zero: none.
+	// Waits is the pod that must be Ready first; zero means none.
 	Waits manifests.Key
 }
 
-// Controller decides while an agent runs. Its methods may be called from any goroutine; Rollback waits for the disk, and
-// State while what must be stored before it is acted on is being written.
+// Controller decides on revisions while an agent runs. Its methods may be called from any goroutine. Rollback waits for the disk; State
+// waits while a state that must be stored first is being written.
 type Controller struct {
 	cfg Config
-	// trigger wakes Run's loop, beat is written by it when it has nothing else to do.
+	// trigger wakes the loop of Run; the loop sends to beat when it is idle.
 	trigger, beat chan struct{}
 
-	// work guards what is decided on. It is held while states are written that must be stored before they are acted on, not
-	// while others are; inbox is taken within it, never the other way.
+	// work guards the states. It is held while states are written that must be stored before they are acted on, but not while others are
+	// written. inbox may be locked while work is held, never the other way around.
 	work sync.Mutex
 	saver
 	inbox
 	pods map[manifests.Key]*followed
-	// timed are the units that must be decided on at a time, none before soonest; awake are those that are fresh or busy.
+	// timed are the units with a time for the next decision, none before soonest; awake are the fresh and the busy units.
 	units, timed, awake map[string]*unit
 	soonest             time.Duration
 	wanted              request
-	// listed are the pods of wanted that follow has seen last, passing of these are not followed: they are not Stable.
+	// listed are the pods that follow saw last. passing is the number of these that are not followed because they are not Stable.
 	listed  []*manifests.Pod
 	passing int
-	// apart are the pods that are not to run what is written.
+	// apart are the pods that must not run the written revision.
 	apart  map[manifests.Key]bool
 	images digests
-	// moved reports that pods may have another revision to run than was handed out, imagesTold that Config.Images knows images.
+	// moved reports that the pods to run may differ from those handed out; imagesTold reports that Config.Images has been called.
 	moved, imagesTold bool
 }
 
-// inbox is what other goroutines pass to a Controller, and what they read of it. Its mutex may be locked while Controller.work is, never
-// the other way around.
+// inbox is what other goroutines pass to a Controller, and what they read from it. Its mutex may be locked while Controller.work is held,
+// never the other way around.
 type inbox struct {
-	// wake makes the Controller look into it.
+	// wake makes the Controller read the inbox.
 	wake func()
 
 	mu sync.Mutex
-	// next is the latest request; nil: nothing new.
+	// next is the latest request; nil if there is no new one.
 	next *request
 	seen map[manifests.Key]Observed
-	// noted are the pods observed since the last turn, busy those whose observations matter.
+	// noted are the pods observed since the last turn, busy the pods whose observations matter.
 	noted, busy map[manifests.Key]bool
 	views       map[manifests.Key]View
 }
 
-// Observe reports how a pod is; nil: it cannot be observed now.
+// Observe records the state of a pod; nil means that it cannot be observed now.
 func (b *inbox) Observe(key manifests.Key, o *Observed) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -116,14 +116,14 @@ func (b *inbox) Observe(key manifests.Key, o *Observed) {
 	}
 }
 
-// Blind forgets how the pods are: another runner has taken over and has not observed them yet.
+// Blind drops the state of all pods: another runner has taken over and has not observed them yet.
 func (b *inbox) Blind() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	clear(b.seen)
 }
 
-// View returns what is to be shown of a pod; false: nothing is noted of it.
+// View returns the rollout state of a pod for display; false if it has none.
 func (b *inbox) View(key manifests.Key) (View, bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -131,7 +131,7 @@ func (b *inbox) View(key manifests.Key) (View, bool) {
 	return v, ok
 }
 
-// empty takes what is in the inbox.
+// empty takes the content of the inbox.
 func (b *inbox) empty() (next *request, noted map[manifests.Key]bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -140,7 +140,7 @@ func (b *inbox) empty() (next *request, noted map[manifests.Key]bool) {
 	return next, noted
 }
 
-// sight is what was last seen of a pod.
+// sight returns the latest observation of a pod.
 func (b *inbox) sight(key manifests.Key, f *followed) *Seen {
 	b.mu.Lock()
 	o, ok := b.seen[key]
@@ -163,7 +163,7 @@ func (b *inbox) sight(key manifests.Key, f *followed) *Seen {
 	return &o.Seen
 }
 
-// show publishes what is known of a pod and says whether that is new.
+// show publishes the verdict about a pod and reports whether it has changed.
 func (b *inbox) show(key manifests.Key, v Verdict, busy bool) bool {
 	view := viewOf(v.State, v.Waits)
 	b.mu.Lock()
@@ -172,15 +172,15 @@ func (b *inbox) show(key manifests.Key, v Verdict, busy bool) bool {
 	b.views[key] = view
 	if b.busy[key] = busy; !busy {
 		delete(b.busy, key)
-	} else if b.noted[key] { // while it was decided on what was seen before
+	} else if b.noted[key] { // while the previous observation was decided on
 		b.wake()
 	}
 	return old != view
 }
 
-// Observed is Seen as a runner has it.
+// Observed is the state of a pod in the runner's terms; Seen is derived from it.
 type Observed struct {
-	// Recorded is the manifest that has been carried out to the end; nil: none.
+	// Recorded is the manifest that has been applied completely; nil if none has.
 	Recorded *manifests.Pod
 	Seen
 }
@@ -188,21 +188,21 @@ type Observed struct {
 // followed is a pod of the current request.
 type followed struct {
 	pod *manifests.Pod
-	// hash is that of pod, hashed that of carried.
+	// hash is the hash of pod, hashed that of carried.
 	hash, unit, hashed string
 	// fresh reports that pod has not been decided on.
 	fresh bool
-	// old is the pod that runs instead, made of the revision with the number. carried is the recorded manifest.
+	// old is the pod that runs instead, made from the revision with the number. carried is the recorded manifest.
 	old, carried *manifests.Pod
 	number       int
 	origin       manifests.Origin
 }
 
-// unit is the pods that are decided on together.
+// unit is a set of pods that are decided on together.
 type unit struct {
 	id   string
 	keys []manifests.Key
-	// fresh reports that it has not been decided on with these pods.
+	// fresh reports that these pods have not been decided on yet.
 	fresh, busy bool
 	next        time.Duration
 }
@@ -218,8 +218,8 @@ func New(cfg Config) *Controller {
 	return c
 }
 
-// Update replaces what is desired. Run calls hand with d, in which pods that are rolled back have their earlier revision, now and
-// whenever they change; hand must not block. Update never blocks; of several updates in a row only the last counts.
+// Update replaces the desired state. Run calls hand with d, in which rolled-back pods have their earlier revision, now and whenever they
+// change; hand must not block. Update never blocks; of several consecutive updates only the last counts.
 func (c *Controller) Update(d model.Desired, hand func(model.Desired)) {
 	c.mu.Lock()
 	c.next = &request{d, hand}
@@ -227,7 +227,7 @@ func (c *Controller) Update(d model.Desired, hand func(model.Desired)) {
 	c.wake()
 }
 
-// State returns what is noted of a pod, nil if there is nothing.
+// State returns the state of a pod, nil if it has none.
 func (c *Controller) State(key manifests.Key) *State {
 	c.work.Lock()
 	defer c.work.Unlock()
@@ -271,7 +271,7 @@ func (c *Controller) Run(ctx context.Context) error {
 	}
 }
 
-// Beat waits until Run's loop goes round; an error says that it has not before the end of ctx.
+// Beat waits until the loop of Run responds. The error means that it has not before ctx ended.
 func (c *Controller) Beat(ctx context.Context) error {
 	select {
 	case <-c.beat:
@@ -301,7 +301,7 @@ func (c *Controller) load() {
 	}
 }
 
-// turn decides on what is new or due, and returns when to look again; 0: never.
+// turn decides on all that is new or due, and returns when to decide again; 0 means never.
 func (c *Controller) turn() time.Duration {
 	c.work.Lock()
 	defer c.work.Unlock()
@@ -322,7 +322,7 @@ func (c *Controller) turn() time.Duration {
 	return c.nextTurn(now)
 }
 
-// due returns the units to decide on, by name.
+// due returns the units to decide on, sorted by name.
 func (c *Controller) due(now boottime.Moment, all bool, noted map[manifests.Key]bool) []*unit {
 	var ids []string
 	if all {
@@ -368,20 +368,20 @@ func (c *Controller) nextTurn(now boottime.Moment) time.Duration {
 	return max(at-now.Since, time.Millisecond)
 }
 
-// sooner notes that a unit asks for another look at a time.
+// sooner records that a unit must be decided on again at a time.
 func (c *Controller) sooner(next time.Duration) {
 	if c.soonest == 0 || next < c.soonest {
 		c.soonest = next
 	}
 }
 
-// Stable says that a pod has a name that stays over its changes. Those of Jobs have none: they run once.
+// Stable reports whether a pod keeps its name when it changes. Pods of Jobs do not: they run once.
 func Stable(pod *manifests.Pod) bool {
 	refs := pod.Object.OwnerReferences
 	return len(refs) == 0 || refs[0].Kind != "Job"
 }
 
-// follow takes over what is wanted: which pods there are, in which units.
+// follow processes the desired pods and groups them into units.
 func (c *Controller) follow() {
 	if c.edited() {
 		return
@@ -424,13 +424,13 @@ func (c *Controller) follow() {
 	c.listed = append(c.listed[:0], c.wanted.Pods...)
 }
 
-// keeps says that a pod goes on as it was written somewhere else.
+// keeps reports whether a pod keeps running as it was written in another place.
 func (c *Controller) keeps(p *manifests.Pod) bool {
 	s := c.states[p.Key()]
 	return s != nil && c.wanted.Keeps(s.Origin, p.Origin)
 }
 
-// regroup takes over units; what was decided on stays if they have the same pods.
+// regroup replaces the units; decisions stay valid for units with the same pods.
 func (c *Controller) regroup(units map[string]*unit) {
 	clear(c.timed)
 	clear(c.awake)
@@ -451,7 +451,7 @@ func (c *Controller) regroup(units map[string]*unit) {
 	c.units = units
 }
 
-// unitOf names the unit of a pod.
+// unitOf returns the name of a pod's unit.
 func unitOf(p *manifests.Pod) string {
 	if r, err := manifests.PodRollout(p.Object); err == nil && r.Group != "" {
 		return "group " + p.Object.Namespace + "/" + r.Group
@@ -459,7 +459,7 @@ func unitOf(p *manifests.Pod) string {
 	return "pod " + p.Key().String()
 }
 
-// forget drops a pod that is not written any more.
+// forget drops a pod that has been removed from its source.
 func (c *Controller) forget(key manifests.Key) {
 	c.note(c.states[key], nil)
 	delete(c.states, key)
@@ -472,7 +472,7 @@ func (c *Controller) forget(key manifests.Key) {
 	delete(c.busy, key)
 }
 
-// decide decides on units, and writes what must be written before it is acted on.
+// decide decides on units, and writes the states that must be stored before they are acted on.
 func (c *Controller) decide(now boottime.Moment, units []*unit) {
 	var happened []Transition
 	var alone, sooner, later []Entry
@@ -512,7 +512,7 @@ func (c *Controller) decide(now boottime.Moment, units []*unit) {
 			}
 		}
 	}
-	// What went wrong has been told. Only within a group there is an order.
+	// Errors have been logged. An order is needed only within a group.
 	_ = c.save(alone, (*Store).SaveUnordered)
 	_ = c.save(append(sooner, later...), (*Store).Save)
 	for _, t := range happened {
@@ -529,7 +529,7 @@ func (c *Controller) tell(t Transition) {
 	case t.Kind == RevisionFailed:
 		level = slog.LevelWarn
 	case t.Revision == 1 && t.Kind != RolledBack:
-		level = slog.LevelDebug // the runner tells of a new pod
+		level = slog.LevelDebug // the runner logs a new pod itself
 	}
 	c.cfg.Log.Log(context.Background(), level, t.Message, "pod", t.Key)
 	if c.cfg.Changed != nil {
@@ -550,7 +550,7 @@ func viewOf(s *State, waits manifests.Key) View {
 	return View{Active: s.Active, Wanted: s.Wanted, Written: s.Revision(s.Wanted).Hash, Rollback: s.Rollback, Trial: s.Trial, Base: s.Base, Waits: waits}
 }
 
-// hand gives out the pods to run if they may be others than before.
+// hand hands out the pods to run if they may have changed.
 func (c *Controller) hand() {
 	if c.wanted.hand == nil || !c.moved {
 		return
@@ -566,7 +566,7 @@ func (c *Controller) hand() {
 	c.wanted.hand(d)
 }
 
-// toRun is the pod as written, or the one that was gone back to.
+// toRun returns the pod as written, or the revision that it was rolled back to.
 func (c *Controller) toRun(p *manifests.Pod) *manifests.Pod {
 	f, s := c.pods[p.Key()], c.states[p.Key()]
 	if f == nil || f.pod != p || s == nil || s.Active == s.Wanted {
@@ -584,8 +584,8 @@ func (c *Controller) toRun(p *manifests.Pod) *manifests.Pod {
 	return old
 }
 
-// Rollback takes a pod to a revision; see GoBack. When it returns, the decision is on disk and handed out. An error that
-// wraps ErrNotStored is about the former only.
+// Rollback rolls a pod back to a revision; see GoBack. When it returns, the decision is stored and handed out. An error that wraps
+// ErrNotStored means that only storing it failed.
 func (c *Controller) Rollback(key manifests.Key, to int) (*State, error) {
 	c.work.Lock()
 	defer c.work.Unlock()
@@ -606,6 +606,6 @@ func (c *Controller) Rollback(key manifests.Key, to int) (*State, error) {
 	c.tell(Transition{Key: key, Kind: RolledBack, Revision: s.Active, Message: fmt.Sprintf("taken to revision %d by hand", s.Active)})
 	c.decide(now, []*unit{c.units[c.pods[key].unit]})
 	c.hand()
-	c.wake() // for the times of its unit
+	c.wake() // to schedule its unit
 	return c.states[key], err
 }

@@ -21,14 +21,14 @@ import (
 	"monopod/manifests"
 )
 
-// agent is a Controller that runs, with a runner that does at once what it is told.
+// agent is a running Controller with a runner that applies everything at once.
 type agent struct {
 	t    *testing.T
 	c    *Controller
 	stop func()
 	pods []*manifests.Pod
 	gone bool
-	// deaf: nothing reaches the runner any more.
+	// deaf disconnects the runner.
 	deaf atomic.Bool
 
 	mu    sync.Mutex
@@ -36,14 +36,14 @@ type agent struct {
 	last  []*manifests.Pod // guarded by mu
 }
 
-// handed returns what was handed out last.
+// handed returns the pods that were handed out last.
 func (a *agent) handed() []*manifests.Pod {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.last
 }
 
-// times is how often something was handed out.
+// times returns how often pods were handed out.
 func (a *agent) times() int {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -60,10 +60,10 @@ func (a *agent) hand(run model.Desired) {
 	a.last = run.Pods
 }
 
-// first is the first of the pods that were handed out last.
+// first returns the first of the pods that were handed out last.
 func (a *agent) first() *manifests.Pod { return a.handed()[0] }
 
-// newAgent starts one; its clock is that of the bubble.
+// newAgent starts an agent whose clock is that of the bubble.
 func newAgent(t *testing.T, dir string, o Options) *agent { return newAgentOn(t, NewStore(dir), o) }
 
 func newAgentOn(t *testing.T, store *Store, o Options) *agent {
@@ -87,7 +87,7 @@ func newAgentOn(t *testing.T, store *Store, o Options) *agent {
 	return a
 }
 
-// want has a's pods wanted.
+// want makes the actors of a the desired pods.
 func (a *agent) want(pods ...*actor) {
 	a.pods = nil
 	for _, p := range pods {
@@ -101,7 +101,7 @@ func (a *agent) want(pods ...*actor) {
 	synctest.Wait()
 }
 
-// carry tells that what was handed out runs, and is Ready if it is good.
+// carry reports that the pods that were handed out run, and are Ready if they are good.
 func (a *agent) carry() {
 	for _, p := range a.handed() {
 		a.c.Observe(p.Key(), &Observed{Recorded: p, Seen: Seen{Ready: p.Object.Spec.Containers[0].Image == string(good), Images: map[string]string{"c": "sha256:1"}}})
@@ -156,7 +156,7 @@ func TestAFirstRevisionIsHandedOutBeforeItIsWritten(t *testing.T) {
 	})
 }
 
-// slowDisk is a store of which some syncs wait: for the answers of a test, as long as there are any.
+// slowDisk returns a store some of whose syncs wait for an answer of the test, as long as the channel is open.
 func slowDisk(dir string) (store *Store, answer chan<- error) {
 	store = NewStore(dir)
 	answers := make(chan error)
@@ -205,7 +205,7 @@ func TestADiskThatHangsKeepsNoPodFromStarting(t *testing.T) {
 	})
 }
 
-// TestAnEditIsNotUndoneByWhatIsWrittenLate has a first revision hang on its way to the disk while the pod is edited.
+// TestAnEditIsNotUndoneByWhatIsWrittenLate edits the pod while the write of its first revision hangs.
 func TestAnEditIsNotUndoneByWhatIsWrittenLate(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
@@ -237,7 +237,7 @@ func TestAnEditIsNotUndoneByWhatIsWrittenLate(t *testing.T) {
 	})
 }
 
-// TestPodsOfNoGroupAreStoredTogether edits several pods on a disk of which no sync ends before all have begun.
+// TestPodsOfNoGroupAreStoredTogether edits several pods on a disk where no sync ends before all have begun.
 func TestPodsOfNoGroupAreStoredTogether(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
@@ -298,7 +298,7 @@ func TestWhatAHungDiskRefusesAtLastIsWrittenLater(t *testing.T) {
 	})
 }
 
-// TestAStateThatCannotBeWrittenHoldsUpNoOther has a file where the directory of a pod should be.
+// TestAStateThatCannotBeWrittenHoldsUpNoOther replaces the directory of a pod by a file.
 func TestAStateThatCannotBeWrittenHoldsUpNoOther(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
@@ -411,7 +411,7 @@ func TestAFailedTrialHandsOutTheOldRevisionAndStaysAfterARestart(t *testing.T) {
 	})
 }
 
-// TestOldManifestsAreSmall edits a pod until the oldest revisions are dropped, and looks at those that are kept.
+// TestOldManifestsAreSmall edits a pod until the oldest revisions are dropped, and checks the size of the kept ones.
 func TestOldManifestsAreSmall(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
@@ -483,7 +483,7 @@ func TestAPersonsRollbackIsStoredWhenItIsAnswered(t *testing.T) {
 	})
 }
 
-// TestTheImagesOfWhatIsGoneBackToStay goes back to a revision that never ran: nothing is known of its images before it does.
+// TestTheImagesOfWhatIsGoneBackToStay rolls back to a revision that never ran: its images are unknown until it does.
 func TestTheImagesOfWhatIsGoneBackToStay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newAgent(t, t.TempDir(), Options{})
@@ -616,7 +616,7 @@ func TestWhatALowerSourceSaysIsNoRevisionWhileTheHigherOneIsUnread(t *testing.T)
 		if s := a.c.State(file.Key()); s == nil || s.Wanted != 1 || len(s.Revisions) != 1 || s.Origin.Source != "file" {
 			t.Errorf("unread: %+v", s)
 		}
-		a.runs(applied) // should nothing run; the runner keeps what does
+		a.runs(applied) // if it should run at all; the runner keeps running pods
 		unread = false
 		update()
 		if s := a.c.State(file.Key()); s == nil || s.Wanted != 2 || s.Origin.Source != "applied" {
@@ -652,7 +652,7 @@ func TestAGroupGoesOnWhenThoseBeforeAreReady(t *testing.T) {
 	})
 }
 
-// TestWhatIsSeenWhileItIsDecidedIsLookedAt has a pod become Ready after its sight was taken and before its unit was busy.
+// TestWhatIsSeenWhileItIsDecidedIsLookedAt has a pod become Ready between its observation and the moment its unit becomes busy.
 func TestWhatIsSeenWhileItIsDecidedIsLookedAt(t *testing.T) {
 	p := &actor{name: "a"}
 	p.write(good)
@@ -683,8 +683,8 @@ func TestWhatIsSeenWhileItIsDecidedIsLookedAt(t *testing.T) {
 	}
 }
 
-// TestAnAgentThatDiesBetweenAnyTwoWritesEndsInWholeRevisions edits a group of three pods, and lets nothing reach the disk or
-// the runner any more after some number of writes. The next agent finds what is on the disk and what runs.
+// TestAnAgentThatDiesBetweenAnyTwoWritesEndsInWholeRevisions edits a group of three pods, and cuts the agent off from disk and runner after
+// a number of writes. The next agent finds what is on disk and what runs.
 func TestAnAgentThatDiesBetweenAnyTwoWritesEndsInWholeRevisions(t *testing.T) {
 	for _, c := range []conduct{good, neverReady} {
 		deaths := 0
@@ -699,7 +699,7 @@ func TestAnAgentThatDiesBetweenAnyTwoWritesEndsInWholeRevisions(t *testing.T) {
 	}
 }
 
-// dieAfter says whether the agent came to die.
+// dieAfter reports whether the agent reached the write at which it dies.
 func dieAfter(t *testing.T, c conduct, writes int) (died bool) {
 	dir := fastDir(t)
 	synctest.Test(t, func(t *testing.T) {
@@ -746,7 +746,7 @@ func dieAfter(t *testing.T, c conduct, writes int) (died bool) {
 		a.stop()
 
 		b := newAgent(t, dir, o)
-		b.last = a.handed() // that runs
+		b.last = a.handed() // the running pods
 		b.carry()
 		b.want(pods...)
 		goOn(b)

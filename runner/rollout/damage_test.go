@@ -9,7 +9,7 @@ import (
 	"monopod/manifests"
 )
 
-// TestDamageToOneStateIsNoDamageToOthers: the others are read, the error tells of it, and it is stored again.
+// TestDamageToOneStateIsNoDamageToOthers checks that the others are read, and that the damaged one is reported and stored again.
 func TestDamageToOneStateIsNoDamageToOthers(t *testing.T) {
 	for name, spoil := range damagetest.Ways() {
 		s := NewStore(fastDir(t))

@@ -14,45 +14,45 @@ import (
 	"monopod/manifests/podhash"
 )
 
-// Options are what the annotations of pods override.
+// Options are the settings that annotations of pods override.
 type Options struct {
 	// AutoRollback puts each changed pod on trial.
 	AutoRollback bool
-	// ReadyDeadline is within which a pod on trial must be Ready, Soak for how long it must stay so.
+	// ReadyDeadline is the time within which a pod on trial must be Ready. Soak is how long it must then stay Ready.
 	ReadyDeadline time.Duration
 	Soak          time.Duration
 }
 
-// Member is one pod of a unit, which is the pods of one update group, or one pod alone.
+// Member is one pod of a unit: an update group, or a single pod.
 type Member struct {
 	Wanted *manifests.Pod
 	// Hash is Hash of Wanted.
 	Hash string
-	// State is what Decide said last; nil: nothing is noted.
+	// State is the state from the previous Decide; nil if there is none.
 	State *State
-	// Seen is nil while the pod cannot be seen, which says nothing about how it is.
+	// Seen is nil while the pod cannot be observed; its state is then unknown.
 	Seen *Seen
 }
 
-// Verdict is what was decided about a member.
+// Verdict is the decision about a member.
 type Verdict struct {
-	// State is to be noted. It is the one that was given if there is nothing new.
+	// State is the new state. It is the same pointer as before if nothing has changed.
 	State *State
-	// First says that State must be stored before it is acted on. Else it is no harm if it gets lost.
+	// First reports that State must be stored before it is acted on. Otherwise its loss does no harm.
 	First bool
-	// Changed says that another manifest is written than before. It is stored after those of the other members, which
-	// follow from it: who dies in between notices the change again.
+	// Changed reports that the written manifest has changed. Such a state is stored after those of the other members, which follow from it:
+	// after a crash in between, the change is noticed again.
 	Changed bool
-	// Waits is the pod that must be Ready before this one gets its turn in its group.
+	// Waits is the pod of the group that must be Ready before this one.
 	Waits manifests.Key
-	// Transitions are what happened, in order.
+	// Transitions are the changes of revisions, in order.
 	Transitions []Transition
 }
 
-// TransitionKind is one of the things that happen to revisions.
+// TransitionKind is the kind of a change of a revision.
 type TransitionKind string
 
-// Kinds of transitions, in the words of events.
+// Kinds of transitions, which are reasons of events.
 const (
 	RevisionAccepted TransitionKind = "RevisionAccepted"
 	RevisionReady    TransitionKind = "RevisionReady"
@@ -60,7 +60,7 @@ const (
 	RolledBack       TransitionKind = "RolledBack"
 )
 
-// Transition tells of one.
+// Transition is a change of a revision.
 type Transition struct {
 	Key      manifests.Key
 	Kind     TransitionKind
@@ -68,7 +68,7 @@ type Transition struct {
 	Message  string
 }
 
-// Hash tells revisions apart: all of a pod counts, but for the book-keeping of an API server that it came from.
+// Hash identifies a revision: it covers the whole pod except the fields that an API server manages.
 func Hash(pod *corev1.Pod) string {
 	p := *pod
 	p.ResourceVersion, p.Generation, p.ManagedFields = "", 0, nil
@@ -76,9 +76,9 @@ func Hash(pod *corev1.Pod) string {
 	return podhash.Pod(&p)
 }
 
-// Decide says which revisions the pods of one unit are to run now. The verdicts are in the order of the members; the
-// pods to run follow from State.Active. next is the time since the boot at which to decide again without any change; 0:
-// never. busy says that what is seen of the members matters.
+// Decide returns which revisions the pods of one unit run now. The verdicts are in the order of the members; the pods to run follow from
+// State.Active. next is the time since boot at which to decide again without any change; 0 means never. busy reports that observations of
+// the members matter.
 func Decide(now boottime.Moment, members []Member, o Options) (verdicts []Verdict, next time.Duration, busy bool) {
 	d := newDecision(now, members, o)
 	d.closeWaves()
@@ -101,7 +101,7 @@ func Decide(now boottime.Moment, members []Member, o Options) (verdicts []Verdic
 	return verdicts, d.next, busy
 }
 
-// decision is a Decide under way. Its members are in the order of the group.
+// decision is a Decide in progress. Its members are in the order of the group.
 type decision struct {
 	now     boottime.Moment
 	members []*member
@@ -112,17 +112,17 @@ type member struct {
 	Member
 	index int
 	set   settings
-	// st is State, or a copy of it as soon as something is to be noted.
+	// st is State, or a copy of it after the first change.
 	st       *State
 	copied   bool
 	first    bool
-	changed  bool // another manifest is written than before
+	changed  bool // the written manifest has changed
 	failed   bool // the trial has failed in this decision
 	waits    manifests.Key
 	happened []Transition
 }
 
-// settings are the annotations of a pod over the options.
+// settings returns the options with the annotations of a pod applied.
 type settings struct {
 	auto           bool
 	deadline, soak time.Duration
@@ -132,7 +132,7 @@ type settings struct {
 
 func settingsOf(pod *manifests.Pod, o Options) settings {
 	r, err := manifests.PodRollout(pod.Object)
-	if err != nil { // it was accepted by a release that knew less
+	if err != nil { // accepted by an earlier version with fewer checks
 		r = manifests.Rollout{}
 	}
 	s := settings{auto: o.AutoRollback, deadline: o.ReadyDeadline, soak: o.Soak, group: r.Group, order: r.Order}
@@ -160,14 +160,14 @@ func newDecision(now boottime.Moment, members []Member, o Options) *decision {
 	return d
 }
 
-// at asks for another decision at a time since the boot.
+// at requests another decision at a time since boot.
 func (d *decision) at(t time.Duration) {
 	if d.next == 0 || t < d.next {
 		d.next = t
 	}
 }
 
-// note returns the state to change. first says that the change must be stored before it is acted on.
+// note returns the state for changes. first reports that the change must be stored before it is acted on.
 func (m *member) note(first bool) *State {
 	if !m.copied {
 		m.copied = true
@@ -188,10 +188,10 @@ func (m *member) verdict() Verdict {
 	return Verdict{State: m.st, First: m.first, Changed: m.changed, Waits: m.waits, Transitions: m.happened}
 }
 
-// queued says that the revision that is written waits to become active.
+// queued reports whether the written revision waits to become active.
 func (m *member) queued() bool { return m.st.Active != m.st.Wanted && m.st.Rollback == nil }
 
-// fine says that the active revision has been Ready for as long as it must.
+// fine reports whether the active revision has been Ready for the required time.
 func (m *member) fine() bool {
 	r := m.st.Revision(m.st.Active)
 	return m.st.Trial == nil && !m.queued() && r != nil && r.Outcome == Ready
@@ -199,13 +199,13 @@ func (m *member) fine() bool {
 
 func (m *member) busy() bool { return m.st.Base != 0 || !m.fine() }
 
-// readyNow says that the active revision is seen Ready.
+// readyNow reports whether the active revision is observed as Ready.
 func (m *member) readyNow() bool {
 	r := m.st.Revision(m.st.Active)
 	return m.Seen != nil && r != nil && m.Seen.Ready && m.Seen.Hash == r.Hash
 }
 
-// accept notes a manifest that differs from the one that was written before.
+// accept adds a manifest that differs from the one written before.
 func (d *decision) accept(m *member) {
 	if m.st == nil {
 		s := m.note(false)
@@ -223,7 +223,7 @@ func (d *decision) accept(m *member) {
 	s.supersede()
 	s.Rollback = nil
 	if a := s.Revision(s.Active); a != nil && a.Hash == m.Hash {
-		s.Wanted = s.Active // what is written is what runs
+		s.Wanted = s.Active // the written manifest is running already
 		if a.Outcome == Superseded {
 			a.Outcome = Progressing
 			d.probation(m)
@@ -252,14 +252,14 @@ func (s *State) newest() int {
 	return s.Revisions[len(s.Revisions)-1].Number
 }
 
-// supersede settles the revision that was written until now, if it never came to be Ready.
+// supersede sets the outcome of the previously written revision if it never became Ready.
 func (s *State) supersede() {
 	if r := s.Revision(s.Wanted); r != nil && r.Outcome == Progressing {
 		r.Outcome = Superseded
 	}
 }
 
-// judge follows the active revision until it has been Ready, on trial or not.
+// judge follows the active revision, on trial or not, until it has been Ready.
 func (d *decision) judge(m *member) {
 	m.notice()
 	if m.st.Trial != nil {
@@ -274,8 +274,8 @@ func (d *decision) judge(m *member) {
 	}
 }
 
-// notice notes the images of the active revision for as long as it has not been Ready: one that never is can be gone
-// back to as well.
+// notice records the images of the active revision until it has been Ready: a rollback to a revision that never is Ready is possible as
+// well.
 func (m *member) notice() {
 	r := m.st.Revision(m.st.Active)
 	if m.Seen == nil || r == nil || r.Outcome == Ready || r.Hash != m.Seen.Hash {
@@ -287,7 +287,7 @@ func (m *member) notice() {
 	}
 }
 
-// over returns the entries of both maps, of two with one key that of top. It changes neither.
+// over returns the union of both maps; top has precedence. It changes neither.
 func over(base, top map[string]string) map[string]string {
 	if len(top) == 0 {
 		return base
@@ -302,7 +302,7 @@ func over(base, top map[string]string) map[string]string {
 	return top
 }
 
-// try carries the trial of the active revision on.
+// try advances the trial of the active revision.
 func (d *decision) try(m *member) {
 	if m.st.Trial.Boot != d.now.Boot {
 		m.note(false).Trial = &Trial{Boot: d.now.Boot, Began: d.now.Since}
@@ -332,8 +332,8 @@ func (d *decision) try(m *member) {
 	}
 }
 
-// unseen has a deadline that passes while nobody can see the pod begin anew: no revision is taken back untried. What has
-// been Ready is judged by what is seen next.
+// unseen restarts a deadline that expires while the pod cannot be observed: no revision is rolled back untried. One that has been Ready is
+// judged by the next observation.
 func (d *decision) unseen(m *member) {
 	t := m.st.Trial
 	if t.ReadyAt != 0 {
@@ -350,7 +350,7 @@ func (d *decision) pass(m *member) {
 	s := m.note(m.st.Trial != nil)
 	s.Trial = nil
 	if base := s.Revision(s.Base); base != nil && base.Outcome != Ready {
-		s.Base = s.Active // better than one that never was
+		s.Base = s.Active // better than a revision that never became Ready
 	}
 	r := s.Revision(s.Active)
 	r.Outcome, r.Reason, r.Settled, r.Images = Ready, "", d.now.Wall, over(r.Images, m.Seen.Images)
@@ -368,7 +368,7 @@ func (d *decision) fail(m *member, reason string) {
 	m.tell(RevisionFailed, s.Active, "revision %d has failed: %s", s.Active, reason)
 }
 
-// trim drops the oldest revisions that nothing needs.
+// trim drops the oldest unneeded revisions.
 func (m *member) trim() {
 	for len(m.st.Revisions) > Kept {
 		s := m.st

@@ -18,17 +18,17 @@ import (
 	"monopod/manifests"
 )
 
-// conduct is how a manifest turns out to be; it is the image of its container.
+// conduct is how a manifest behaves when it runs; it is the image of its container.
 type conduct string
 
 const (
 	good       conduct = "good"
 	neverReady conduct = "never-ready"
 	crashes    conduct = "crashes"    // Ready at first
-	unpullable conduct = "unpullable" // what ran before goes on
+	unpullable conduct = "unpullable" // the previous revision keeps running
 )
 
-// world is a machine with the pods of one unit: what is written, what is on disk, what runs.
+// world is a machine with the pods of one unit: what is written, what is stored, what runs.
 type world struct {
 	now     boottime.Moment
 	options Options
@@ -50,12 +50,12 @@ type actor struct {
 	edits  int
 	wanted *manifests.Pod
 	hash   string
-	// runs is what has been carried out to the end, since then.
+	// runs is the manifest that has been applied completely, at since.
 	runs     *corev1.Pod
 	runsHash string
 	since    time.Duration
 	restarts int
-	// gone says that it is not written anywhere.
+	// gone reports that it is not in any source.
 	gone bool
 }
 
@@ -76,13 +76,13 @@ func newWorld(auto bool, pods ...*actor) *world {
 	return w
 }
 
-// write is an edit of the manifest: another one each time.
+// write edits the manifest, differently each time.
 func (a *actor) write(c conduct) {
 	a.edits++
 	a.writeAgain(c, a.edits)
 }
 
-// writeAgain writes the content of an edit.
+// writeAgain writes the content of an earlier edit.
 func (a *actor) writeAgain(c conduct, edit int) {
 	p := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: a.name, Labels: map[string]string{"edit": fmt.Sprint(edit)}, Annotations: map[string]string{}},
@@ -97,19 +97,19 @@ func (a *actor) writeAgain(c conduct, edit int) {
 	a.hash = Hash(p)
 }
 
-// here are the pods that are written.
+// here returns the pods that are in a source.
 func (w *world) here() []*actor {
 	return slices.DeleteFunc(slices.Clone(w.pods), func(a *actor) bool { return a.gone })
 }
 
-// remove takes a pod out of all sources: it is forgotten.
+// remove removes a pod from all sources: it is forgotten.
 func (w *world) remove(a *actor) {
 	a.gone, a.runs = true, nil
 	delete(w.memory, a.name)
 	delete(w.disk, a.name)
 }
 
-// move has the same content come from another source.
+// move moves the same content to another source.
 func (a *actor) move() {
 	p := *a.wanted
 	p.Origin.Source, p.Object = p.Origin.Source+"'", p.Object.DeepCopy()
@@ -125,7 +125,7 @@ func (w *world) actor(name string) *actor {
 	return nil
 }
 
-// seen is what the runner tells of a pod.
+// seen returns the runner's report about a pod.
 func (w *world) seen(a *actor) *Seen {
 	if w.blind || a.runs == nil {
 		return nil
@@ -151,7 +151,7 @@ func (w *world) members() []Member {
 	return all
 }
 
-// decide decides, stores and acts. It dies after cut writes; -1: never.
+// decide decides, stores and acts. It dies after cut writes; -1 means never.
 func (w *world) decide(cut int) (died bool) {
 	here := w.here()
 	verdicts, next, busy := Decide(w.now, w.members(), w.options)
@@ -184,7 +184,7 @@ func (w *world) decide(cut int) (died bool) {
 	return false
 }
 
-// act runs the active revision, as far as that can be done.
+// act runs the active revision if possible.
 func (w *world) act(a *actor, s *State) {
 	target, hash := a.wanted.Object, s.Revision(s.Active).Hash
 	if s.Active != s.Wanted {
@@ -207,7 +207,7 @@ func (w *world) pass(d time.Duration) {
 	w.now.Wall = w.now.Wall.Add(d)
 }
 
-// settle lets time go by until nothing happens any more.
+// settle advances the time until nothing changes.
 func (w *world) settle() {
 	began := w.now.Since
 	for quiet := 0; quiet < 3*len(w.pods); w.pass(time.Second) {
@@ -215,13 +215,13 @@ func (w *world) settle() {
 		if quiet++; w.busy {
 			quiet = 0
 		}
-		if w.now.Since > began+400*time.Second { // without trials some pods never come to rest
+		if w.now.Since > began+400*time.Second { // without trials some pods never settle
 			return
 		}
 	}
 }
 
-// restart is the agent's: what is not on disk is forgotten.
+// restart restarts the agent: only what is on disk is kept.
 func (w *world) restart() {
 	w.memory = maps.Clone(w.disk)
 }
@@ -235,7 +235,7 @@ func (w *world) reboot() {
 	}
 }
 
-// runs is what runs, as "name=conduct/edit ...".
+// runs returns the running pods as "name=conduct/edit ...".
 func (w *world) runs() string {
 	var all []string
 	for _, a := range w.here() {
@@ -317,7 +317,7 @@ func TestARevisionThatFailsIsTakenBackAndNotTriedAgain(t *testing.T) {
 	}
 }
 
-// TestWhatWasReadyWhenTheNextRevisionCameCanBeGoneBackTo has a pod become Ready and its manifest change between two looks.
+// TestWhatWasReadyWhenTheNextRevisionCameCanBeGoneBackTo has a pod become Ready and its manifest change between two observations.
 func TestWhatWasReadyWhenTheNextRevisionCameCanBeGoneBackTo(t *testing.T) {
 	w := newWorld(true, &actor{name: "a"})
 	w.decide(-1)
@@ -387,7 +387,7 @@ func TestATrialIsHeldInTime(t *testing.T) {
 	if r := w.state("a").Revision(3); r.Outcome != Progressing || w.next != w.now.Since+soak {
 		t.Errorf("soaks: %+v, next %s", r.Outcome, w.next-w.now.Since)
 	}
-	w.pods[0].restarts++ // unseen between two looks
+	w.pods[0].restarts++ // between two observations
 	w.pass(soak)
 	w.decide(-1)
 	if r := w.state("a").Revision(3); r.Outcome != Failed {
@@ -443,10 +443,10 @@ func TestATrialGoesOnAfterARestartAndBeginsAnewAfterAReboot(t *testing.T) {
 	w.decide(-1)
 	w.pass(deadline - 1)
 	w.decide(-1)
-	w.expect(t, "a=never-ready/2") // nobody can see it
+	w.expect(t, "a=never-ready/2") // not observed
 	w.blind = false
 	w.decide(-1)
-	w.expect(t, "a=never-ready/2") // the deadline began anew
+	w.expect(t, "a=never-ready/2") // the deadline has been restarted
 	w.pass(w.next - w.now.Since - 1)
 	w.decide(-1)
 	w.expect(t, "a=never-ready/2")
@@ -491,7 +491,7 @@ func TestTheAnnotationOfThePodCountsMore(t *testing.T) {
 	}}
 	w = newWorld(false, on)
 	w.settle()
-	on.write(crashes) // good for a moment, which is enough without a soak time
+	on.write(crashes) // Ready for a moment, which is enough without a soak time
 	w.settle()
 	w.expect(t, "a=crashes/2")
 	on.write(neverReady)
@@ -612,8 +612,8 @@ func TestAGroupStopsAtTheOneThatIsNotReady(t *testing.T) {
 	w.expect(t, "scheduler=good/2 apiserver=good/4 etcd=good/2 controllers=good/2")
 }
 
-// TestARevisionThatIsWrittenAgainWhileTheNextOneWaitsIsTriedAgain has the source of a pod return to what is on trial while
-// what replaced it waits for its turn.
+// TestARevisionThatIsWrittenAgainWhileTheNextOneWaitsIsTriedAgain reverts the source of a pod to the revision on trial while its successor
+// waits for its turn.
 func TestARevisionThatIsWrittenAgainWhileTheNextOneWaitsIsTriedAgain(t *testing.T) {
 	w := newWorld(true, &actor{name: "x", group: "g"}, &actor{name: "y", group: "g", order: 1})
 	w.settle()
@@ -651,7 +651,7 @@ func TestAGroupIsRevertedAsAWhole(t *testing.T) {
 	if r := w.state("controllers").Rollback; r == nil || r.Culprit != "" {
 		t.Errorf("the one that failed: %+v", r)
 	}
-	// The one that was wrong is mended: the group is tried again, as a whole.
+	// After the fix of the failed pod, the group is tried again as a whole.
 	w.actor("controllers").write(good)
 	w.settle()
 	w.expect(t, "scheduler=good/2 apiserver=good/2 etcd=good/2 controllers=good/4")
@@ -679,7 +679,7 @@ func TestARevertThatWasCutOffIsCompleted(t *testing.T) {
 	}
 }
 
-// TestWhateverHappensThePodsEndUpRight lets random things happen at random moments, with crashes between any two writes.
+// TestWhateverHappensThePodsEndUpRight performs random steps at random times, with crashes between any two writes.
 func TestWhateverHappensThePodsEndUpRight(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		auto := rapid.Bool().Draw(t, "auto")
@@ -698,10 +698,10 @@ func TestWhateverHappensThePodsEndUpRight(t *testing.T) {
 		}
 		w := newWorld(auto, pods...)
 		w.settle()
-		failed := map[string]string{} // by pod: what is written and has failed
+		failed := map[string]string{} // by pod: the written revision that has failed
 		write := func(a *actor, c conduct) {
 			a.write(c)
-			clear(failed) // a change of one is a change of the group
+			clear(failed) // an edit of one pod is an edit of the group
 		}
 		for range rapid.IntRange(1, 40).Draw(t, "steps") {
 			a := rapid.SampledFrom(w.pods).Draw(t, "pod")
@@ -751,7 +751,7 @@ func TestWhateverHappensThePodsEndUpRight(t *testing.T) {
 	})
 }
 
-// accepted says that what is written now has been noted of all pods.
+// accepted reports whether the written manifests of all pods have been recorded.
 func (w *world) accepted() bool {
 	return !slices.ContainsFunc(w.here(), func(a *actor) bool {
 		s := w.memory[a.name]
@@ -759,7 +759,7 @@ func (w *world) accepted() bool {
 	})
 }
 
-// check holds Decide to its laws.
+// check checks the invariants of Decide.
 func (w *world) check(t *rapid.T) {
 	members := w.members()
 	var before []*State
@@ -796,7 +796,7 @@ func (w *world) check(t *rapid.T) {
 	}
 }
 
-// checkTurn says that a pod that gets its turn has it: all before it are Ready at what they are to be.
+// checkTurn checks that a pod gets its turn only when all pods before it are Ready with the revisions that they should run.
 func (w *world) checkTurn(t *rapid.T, members []Member, verdicts []Verdict, i int) {
 	old, s := members[i].State, verdicts[i].State
 	if old == nil || s.Active != s.Wanted || old.Active == s.Active || old.Base == 0 && s.Base == 0 {
@@ -814,7 +814,7 @@ func (w *world) checkTurn(t *rapid.T, members []Member, verdicts []Verdict, i in
 	}
 }
 
-// orphaned says that a pod was taken back because of one that has been removed, which is no edit.
+// orphaned reports whether a pod was reverted because of one that has been removed, which is no edit.
 func (w *world) orphaned() bool {
 	failed := map[int]bool{}
 	for _, a := range w.here() {
@@ -828,7 +828,7 @@ func (w *world) orphaned() bool {
 	})
 }
 
-// ended holds the end of the story to what was asked for.
+// ended checks the end of the story against what was written.
 func (w *world) ended(t *rapid.T, auto bool) {
 	allGood, anyBack, young := true, false, false
 	for _, a := range w.here() {
@@ -850,13 +850,13 @@ func (w *world) ended(t *rapid.T, auto bool) {
 			t.Fatalf("%s was left out of the revert\n%s", a.name, w.story())
 		}
 	}
-	if auto && w.busy && !young { // what never was Ready may never be, nor what was for a moment and is the first
+	if auto && w.busy && !young { // a revision that never was Ready may stay so, as may the first one that was Ready only for a moment
 		t.Fatalf("it does not come to rest\n%s", w.story())
 	}
 }
 
-// TestWhatBecameReadyMeanwhileIsGoneBackTo has a pod whose first revision never was Ready, and whose second one becomes so
-// while the third waits for another pod, which fails.
+// TestWhatBecameReadyMeanwhileIsGoneBackTo has a pod whose first revision never was Ready; its second one becomes Ready while the third
+// waits for another pod, which fails.
 func TestWhatBecameReadyMeanwhileIsGoneBackTo(t *testing.T) {
 	w := newWorld(true, &actor{name: "x", group: "g"}, &actor{name: "y", group: "g", order: 1})
 	x, y := w.actor("x"), w.actor("y")
@@ -873,7 +873,7 @@ func TestWhatBecameReadyMeanwhileIsGoneBackTo(t *testing.T) {
 	w.expect(t, "x=good/1 y=good/3")
 }
 
-// TestAMemberThatNeverWasReadyHoldsUpThoseAfterIt has a group to which a pod comes that nothing can be gone back to with.
+// TestAMemberThatNeverWasReadyHoldsUpThoseAfterIt adds a pod without a revision to return to to a group.
 func TestAMemberThatNeverWasReadyHoldsUpThoseAfterIt(t *testing.T) {
 	w := newWorld(true, &actor{name: "x", group: "g"}, &actor{name: "y", group: "g", order: 1}, &actor{name: "z", group: "g", order: 2})
 	y := w.actor("y")
@@ -893,7 +893,7 @@ func TestAMemberThatNeverWasReadyHoldsUpThoseAfterIt(t *testing.T) {
 	y.write(good)
 	w.settle()
 	w.expect(t, "x=good/2 y=good/3 z=good/2")
-	// One that is not written any more holds up nobody.
+	// A pod that has been removed from its source holds up none.
 	w.actor("x").write(good)
 	y.write(neverReady)
 	w.actor("z").write(good)

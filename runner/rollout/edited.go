@@ -2,11 +2,11 @@ package rollout
 
 import "monopod/manifests"
 
-// edited takes over what is wanted if only the content of some pods is another than before, which is the usual case: then
-// nothing else has to be gone through, however many pods there are. It says whether that was so.
+// edited processes an update in which only the content of some pods has changed, which is the usual case: its cost does not depend on the
+// number of pods. It reports whether the update was of that kind.
 //
-// A pod that is the same as before is followed as before: what is noted of it is from the place where it is written, so
-// that nothing that was written elsewhere goes on in its place.
+// An unchanged pod is followed as before: its state is from the place where it is written, so that no pod that was written elsewhere keeps
+// running in its place.
 func (c *Controller) edited() bool {
 	pods := c.wanted.Pods
 	if len(pods) != len(c.listed) || len(pods) != len(c.pods)+c.passing || len(c.states) != len(c.pods) {
@@ -34,7 +34,7 @@ func (c *Controller) edited() bool {
 	return true
 }
 
-// take follows another manifest of a pod.
+// take follows a new manifest of a pod.
 func (c *Controller) take(f *followed, p *manifests.Pod) {
 	f.pod, f.hash, f.unit, f.fresh = p, Hash(p.Object), unitOf(p), true
 	if s := c.states[p.Key()]; s != nil {
@@ -42,7 +42,7 @@ func (c *Controller) take(f *followed, p *manifests.Pod) {
 	}
 }
 
-// put notes the state of a pod.
+// put sets the state of a pod.
 func (c *Controller) put(key manifests.Key, s *State) {
 	c.states[key] = s
 	if delete(c.apart, key); s.Active != s.Wanted {

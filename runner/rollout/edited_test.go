@@ -9,7 +9,7 @@ import (
 	"monopod/manifests"
 )
 
-// TestAnEditIsTheSameHoweverItIsTakenOver has one controller follow all pods anew each time, and one only those that were edited.
+// TestAnEditIsTheSameHoweverItIsTakenOver compares a controller that processes all pods each time with one that processes only edited pods.
 func TestAnEditIsTheSameHoweverItIsTakenOver(t *testing.T) {
 	pods := fleet(12)
 	for i := range 3 { // a group of three
@@ -33,13 +33,13 @@ func TestAnEditIsTheSameHoweverItIsTakenOver(t *testing.T) {
 			p := *next[i]
 			p.Object = p.Object.DeepCopy()
 			p.Object.Labels["step"] = fmt.Sprint(step)
-			if step%9 == 8 { // it changes its group as well
+			if step%9 == 8 { // it moves to another group as well
 				p.Object.Annotations = map[string]string{manifests.AnnotationUpdateGroup: "h"}
 			}
 			next[i] = &p
 		}
 		if step == 20 {
-			next = append(next[:4:4], next[5:]...) // one goes
+			next = append(next[:4:4], next[5:]...) // one is removed
 		}
 		pods = next
 		for _, c := range []*Controller{a, b} {

@@ -6,7 +6,7 @@ import (
 	"monopod/manifests"
 )
 
-// States returns what is noted of all pods.
+// States returns the states of all pods.
 func (c *Controller) States() map[manifests.Key]*State {
 	c.work.Lock()
 	defer c.work.Unlock()

@@ -8,7 +8,7 @@ import (
 // digests counts the revisions that ran with each digest.
 type digests map[string]int
 
-// count adds the images of a pod's revisions, or takes them away, and says whether others are known now.
+// count adds or removes the images of a pod's revisions, and reports whether the set of digests has changed.
 func (d digests) count(s *State, by int) (changed bool) {
 	if s == nil {
 		return false
@@ -25,7 +25,7 @@ func (d digests) count(s *State, by int) (changed bool) {
 	return changed
 }
 
-// note follows the images of a pod's revisions. What both states have is not gone in between.
+// note updates the counts from one state of a pod to the next. Digests in both states never disappear in between.
 func (c *Controller) note(old, now *State) {
 	added := c.images.count(now, 1)
 	if dropped := c.images.count(old, -1); added || dropped {
@@ -33,7 +33,7 @@ func (c *Controller) note(old, now *State) {
 	}
 }
 
-// tellImages tells what images are needed if it has not been told yet.
+// tellImages calls Config.Images if the digests have changed.
 func (c *Controller) tellImages() {
 	if c.imagesTold || c.cfg.Images == nil {
 		return

@@ -14,7 +14,7 @@ import (
 	"monopod/manifests"
 )
 
-// pinning is a Controller that notes what images it tells of.
+// pinning returns a Controller and the digests that it passes to Config.Images.
 func pinning(t *testing.T, dir string) (c *Controller, told *[]string, stop func()) {
 	t.Helper()
 	told = &[]string{}
@@ -59,7 +59,7 @@ func TestTheImagesOfKeptRevisionsAreTold(t *testing.T) {
 		x.write(good)
 		run("0", x)
 		y.write(good)
-		run("0", x, y) // the same images: nothing new
+		run("0", x, y) // the same images: no call
 		x.write(good)
 		run("1", x, y)
 		run("9", x, y) // not a new revision
@@ -72,7 +72,7 @@ func TestTheImagesOfKeptRevisionsAreTold(t *testing.T) {
 		}
 		gone = true
 		run("0", x)
-		for i := range Kept + 1 { // x's first ones are not kept
+		for i := range Kept + 1 { // the first ones of x are dropped
 			x.write(good)
 			run(string(rune('a'+i)), x)
 		}

@@ -9,7 +9,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// fastDir returns a directory in memory, where there is one: for tests that write hundreds of files.
+// fastDir returns a directory on tmpfs if there is one, for tests that write hundreds of files.
 func fastDir(t *testing.T) string {
 	dir, err := os.MkdirTemp("/dev/shm", "monopod-rollout-")
 	if err != nil {

@@ -9,27 +9,27 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Manifest is a defaulted v1 Pod: one that somebody has anyway, or its JSON, as it is or packed. That of a revision which is neither
-// active nor wanted only lies in memory until a person asks for it. Outside of this process it is always JSON.
+// Manifest is a defaulted v1 Pod: either an object that exists anyway, or its JSON, plain or compressed. The manifest of a revision that is
+// neither active nor wanted is kept only for a manual rollback. Outside of this process it is always JSON.
 type Manifest struct {
 	object *corev1.Pod
-	// text is empty if there is an object.
+	// text is empty if object is set.
 	text []byte
 }
 
-// packedMark begins what is packed. No JSON begins so.
+// packedMark is the first byte of compressed JSON. Plain JSON never begins with it.
 const packedMark = 0
 
-// JSON returns the text.
+// JSON returns the manifest as JSON.
 func (m Manifest) JSON() []byte {
 	switch {
 	case m.object != nil:
-		b, _ := json.Marshal(m.object) // nothing in it but what was written and defaults; an accepted pod always encodes
+		b, _ := json.Marshal(m.object) // it contains only what was written and defaults; an accepted pod always encodes
 		return b
 	case !m.packed():
 		return m.text
 	}
-	text, _ := io.ReadAll(flate.NewReader(bytes.NewReader(m.text[1:]))) // it was packed here, and is in memory
+	text, _ := io.ReadAll(flate.NewReader(bytes.NewReader(m.text[1:]))) // it was compressed by this process, in memory
 	return text
 }
 
@@ -58,10 +58,10 @@ func (m *Manifest) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// packer packs manifests. The zero packer is ready; one goroutine at a time may use it. It has a large memory, so it is not kept.
+// packer compresses manifests. The zero packer is ready for use, by one goroutine at a time. It uses much memory, so it is not kept.
 type packer struct{ flate *flate.Writer }
 
-// pack packs the manifests of the revisions of a state, which nobody else has yet, that are neither active nor wanted.
+// pack compresses the manifests of the revisions of an unpublished state that are neither active nor wanted.
 func (p *packer) pack(s *State) {
 	for i := range s.Revisions {
 		if r := &s.Revisions[i]; r.Number != s.Active && r.Number != s.Wanted && !r.Manifest.packed() {
@@ -74,17 +74,17 @@ func (p *packer) packed(m Manifest) Manifest {
 	var b bytes.Buffer
 	b.WriteByte(packedMark)
 	if p.flate == nil {
-		p.flate, _ = flate.NewWriter(&b, flate.BestSpeed) // the level is a valid one
+		p.flate, _ = flate.NewWriter(&b, flate.BestSpeed) // the level is valid
 	} else {
 		p.flate.Reset(&b)
 	}
-	_, _ = p.flate.Write(m.JSON()) // a buffer takes everything
+	_, _ = p.flate.Write(m.JSON()) // a buffer never fails
 	_ = p.flate.Close()
 	return Manifest{text: bytes.Clone(b.Bytes())}
 }
 
-// shared returns a state in which the wanted revision is the given pod itself, if it is that pod: what was read from the disk
-// and what is read from files are one then. The state itself stays as it is.
+// shared returns a state whose wanted revision uses the given pod itself if both are equal, so that the pod from disk and the pod from the
+// source share memory. The original state is not changed.
 func (s *State) shared(pod *corev1.Pod, hash string) *State {
 	r := s.Revision(s.Wanted)
 	if r == nil || r.Hash != hash || r.Manifest.object == pod {

@@ -11,34 +11,34 @@ import (
 	"monopod/manifests"
 )
 
-// ErrUnknown says that nothing is noted of a pod.
+// ErrUnknown means that a pod has no rollout state.
 var ErrUnknown = errors.New("monopod keeps no revisions of it")
 
-// ErrNotStored says that a rollback is carried out, but would not survive the agent.
+// ErrNotStored means that a rollback is carried out, but will not survive a restart of the agent.
 var ErrNotStored = errors.New("it is not stored and lasts only until monopod is restarted")
 
-// saver stores the states of a Controller: those that must be stored before they are acted on at once, others in the background.
+// saver stores the states of a Controller: immediately those that must be stored before they are acted on, others in the background.
 type saver struct {
 	cfg *Config
-	// wake makes the Controller look again; write wakes the writer: what was held back is due.
+	// wake makes the Controller decide again; write wakes the writer for states that are due.
 	wake  func()
 	write chan struct{}
-	// work guards what follows. It is that of the Controller, and so are the states.
+	// work guards the following fields. It is the mutex of the Controller, which also owns the states.
 	work   *sync.Mutex
 	states map[manifests.Key]*State
-	// unsaved are the states that are not on disk, late is when to write them. refused are the states that could not be written, again
-	// is when they are tried again, trouble the error that was logged.
+	// unsaved are the states that are not on disk; late is when to write them. refused are the states that could not be written; again is when
+	// to retry them, trouble the logged error.
 	unsaved, refused map[manifests.Key]bool
 	late, again      time.Duration
 	trouble          string
-	// number is that of the last Entry.
+	// number is the number of the last Entry.
 	number uint64
-	// dead are the pods whose states are to be removed from disk.
+	// dead are the pods whose states must be removed from disk.
 	dead []manifests.Key
 }
 
-// save writes states now, by Store.Save or Store.SaveUnordered. One that cannot be written is acted on all the same, and tried again later: a full disk must
-// not keep a bad revision running.
+// save writes states now, with Store.Save or Store.SaveUnordered. A state that cannot be written is acted on anyway and retried later: a
+// full disk must not keep a bad revision running.
 func (c *saver) save(entries []Entry, by func(*Store, []Entry) ([]Entry, error)) error {
 	if c.cfg.Store == nil || len(entries) == 0 {
 		return nil
@@ -48,14 +48,13 @@ func (c *saver) save(entries []Entry, by func(*Store, []Entry) ([]Entry, error))
 	return err
 }
 
-// entry is the present state of a pod, to be stored in place of all that was so before.
+// entry returns the current state of a pod for storing; it replaces all earlier entries.
 func (c *saver) entry(key manifests.Key) Entry {
 	c.number++
 	return Entry{Key: key, State: c.states[key], Number: c.number}
 }
 
-// saved notes what became of states that were to be written. One that there is a newer one of by now is not asked for
-// any more.
+// saved handles the result of writing states. A failed state is dropped if there is a newer one by now.
 func (c *saver) saved(entries, failed []Entry, err error) {
 	for _, e := range entries {
 		if c.states[e.Key] == e.State {
@@ -83,7 +82,7 @@ func (c *saver) saved(entries, failed []Entry, err error) {
 	}
 }
 
-// retry has what could not be written tried again, if it is time.
+// retry retries failed writes if they are due.
 func (c *saver) retry(now boottime.Moment) {
 	if c.again == 0 || now.Since < c.again {
 		return
@@ -93,14 +92,13 @@ func (c *saver) retry(now boottime.Moment) {
 	c.again, c.late = 0, now.Since
 }
 
-// hold has a state written in a moment.
+// hold schedules the write of a state.
 func (c *saver) hold(key manifests.Key) {
 	c.unsaved[key] = true
 	c.soon()
 }
 
-// writeLate writes what was held back whenever it is due, until ctx ends. A disk that is slow or hangs keeps nobody else
-// waiting.
+// writeLate writes scheduled states when they are due, until ctx ends. A slow or hanging disk blocks nothing else.
 func (c *saver) writeLate(ctx context.Context) {
 	for {
 		select {
@@ -113,7 +111,7 @@ func (c *saver) writeLate(ctx context.Context) {
 	}
 }
 
-// flush writes all that was held back, and tries once more what the disk did not take. It is called when nobody else writes.
+// flush writes all scheduled states, and retries failed ones once. The caller ensures that no other goroutine writes.
 func (c *saver) flush() {
 	c.work.Lock()
 	maps.Copy(c.unsaved, c.refused)
@@ -123,8 +121,8 @@ func (c *saver) flush() {
 	}
 }
 
-// saveLate writes what was held back, or the first part of it, and says whether there is more to be written now. One
-// goroutine at a time may call it.
+// saveLate writes the scheduled states, or the first part of them, and reports whether more must be written now. Only one goroutine at a
+// time may call it.
 func (c *saver) saveLate() (more bool) {
 	entries, dead := c.takeLate()
 	for _, e := range dead {
@@ -139,12 +137,12 @@ func (c *saver) saveLate() (more bool) {
 	c.work.Lock()
 	defer c.work.Unlock()
 	if c.saved(entries, failed, err); err != nil {
-		c.wake() // for the time at which it is tried again
+		c.wake() // to schedule the retry
 	}
 	return len(c.unsaved) > 0
 }
 
-// takeLate returns the states to write now, and the entries without one of the pods that are to be forgotten.
+// takeLate returns the states to write now, and for pods to be forgotten, entries without a state.
 func (c *saver) takeLate() (entries, dead []Entry) {
 	c.work.Lock()
 	defer c.work.Unlock()
@@ -170,7 +168,7 @@ func (c *saver) takeLate() (entries, dead []Entry) {
 	return entries, dead
 }
 
-// soon has what was held back written in a moment.
+// soon schedules the write of all pending states.
 func (c *saver) soon() {
 	if c.late == 0 {
 		c.late = c.cfg.Clock().Since + saveAfter

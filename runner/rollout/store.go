@@ -23,31 +23,31 @@ import (
 const (
 	// stateFile holds the State of one pod: a line with magic and checksum, then JSON.
 	stateFile = "state"
-	// damagedFile is where a state goes that is not what was written.
+	// damagedFile is the new name of a state with a wrong checksum.
 	damagedFile = "state.damaged"
 	tempPrefix  = ".state-"
-	// atOnce is how many states are written together.
+	// atOnce is the number of states that are written together.
 	atOnce = 64
-	// syncsAtOnce is how many of those without an order wait for the disk at the same time; each is a thread.
+	// syncsAtOnce is the number of concurrent syncs of unordered states; each occupies a thread.
 	syncsAtOnce = 16
 	stateMagic  = "monopod-revisions-1 sha256:"
 )
 
-// Store keeps the states of pods in a directory each, DIR/NAMESPACE/NAME/. At any moment of a power cut there is the old
-// state or the new one. Only root may read them. Its methods may be called from any goroutine.
+// Store keeps the state of each pod in a directory, DIR/NAMESPACE/NAME/. After a power cut, it contains the old or the new state. Only root
+// may read it. Its methods may be called from any goroutine.
 type Store struct {
 	dir string
-	// fsync is that of a file. Tests have a disk that hangs.
+	// fsync syncs a file; tests replace it by a disk that hangs.
 	fsync func(*os.File) error
-	// layout is held alone while directories are removed, and together by all who make some and write into them.
+	// layout is locked for writing while directories are removed, and for reading while they are created or written to.
 	layout sync.RWMutex
 
 	mu sync.Mutex
-	// newest are the numbers of the entries of each pod that were begun last; guarded by mu.
+	// newest are the highest numbers of the entries that were begun, by pod; guarded by mu.
 	newest map[manifests.Key]uint64
 }
 
-// NewStore returns the store of a directory. It does no I/O.
+// NewStore returns the store in a directory. It does no I/O.
 func NewStore(dir string) *Store {
 	return &Store{dir: dir, fsync: (*os.File).Sync, newest: map[manifests.Key]uint64{}}
 }
@@ -58,12 +58,11 @@ func (s *Store) path(key manifests.Key) string { return filepath.Join(s.dir, key
 type Entry struct {
 	Key   manifests.Key
 	State *State
-	// Number orders the entries of a pod that are written by several goroutines: one that is lower than that of another
-	// which was begun is dropped.
+	// Number orders the entries of a pod that several goroutines write: an entry is dropped if one with a higher number was begun.
 	Number uint64
 }
 
-// begin says whether an entry is to be written: no later one was begun.
+// begin reports whether an entry must be written, because no later one was begun.
 func (s *Store) begin(e Entry) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -74,7 +73,7 @@ func (s *Store) begin(e Entry) bool {
 	return true
 }
 
-// Load reads all states. Those that are damaged are set aside and not among them; the error tells of them.
+// Load reads all states. It sets damaged ones aside and omits them; the error describes them.
 func (s *Store) Load() (map[manifests.Key]*State, error) {
 	all := map[manifests.Key]*State{}
 	dirs, err := filepath.Glob(filepath.Join(s.dir, "*", "*"))
@@ -98,7 +97,7 @@ func (s *Store) Load() (map[manifests.Key]*State, error) {
 	return all, errors.Join(problems...)
 }
 
-// load reads the state in a directory, and clears away what a crash has left there.
+// load reads the state in a directory, and removes leftovers of a crash.
 func load(dir string) (*State, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -106,7 +105,7 @@ func load(dir string) (*State, error) {
 	}
 	for _, e := range entries {
 		if strings.HasPrefix(e.Name(), tempPrefix) {
-			_ = os.Remove(filepath.Join(dir, e.Name())) // it is in nobody's way
+			_ = os.Remove(filepath.Join(dir, e.Name())) // it does no harm
 		}
 	}
 	path := filepath.Join(dir, stateFile)
@@ -149,11 +148,11 @@ func decode(b []byte) (*State, error) {
 	return st, nil
 }
 
-// Save writes states, in this order: after a crash there are the first few of them. What cannot be written is left as
-// it was; the others are written all the same. failed are those, err says why.
+// Save writes states in this order: after a crash, a prefix of them is stored. It continues after a state that cannot be written, which
+// keeps its old content. failed are those states, err describes why.
 func (s *Store) Save(entries []Entry) (failed []Entry, err error) { return s.saveParts(entries, 1) }
 
-// SaveUnordered is Save without an order: after a crash there may be any of them. It is several times as fast.
+// SaveUnordered is Save without an order: after a crash, any of them may be stored. It is several times as fast.
 func (s *Store) SaveUnordered(entries []Entry) (failed []Entry, err error) {
 	return s.saveParts(entries, syncsAtOnce)
 }
@@ -170,11 +169,11 @@ func (s *Store) saveParts(entries []Entry, together int) (failed []Entry, err er
 	return failed, errors.Join(problems...)
 }
 
-// save settles that many at the same time; one: in order. What went wrong is at the place of each entry.
+// save stores that many entries concurrently; 1 means in order. The result has the error of each entry.
 func (s *Store) save(entries []Entry, together int) []error {
 	files, failed := make([]*os.File, len(entries)), make([]error, len(entries))
-	// All are written before the first one is synced: the file system then syncs them together, and several syncs that are asked for
-	// at the same time cost it hardly more than one.
+	// All are written before the first one is synced: the file system then syncs them together, and concurrent syncs cost little more than
+	// one.
 	each := func(do func(i int) error) {
 		var g errgroup.Group
 		g.SetLimit(together)
@@ -186,7 +185,7 @@ func (s *Store) save(entries []Entry, together int) []error {
 				return nil
 			})
 		}
-		_ = g.Wait() // what failed is in failed
+		_ = g.Wait() // errors are in failed
 	}
 	each(func(i int) (err error) {
 		files[i], err = s.write(entries[i])
@@ -198,7 +197,7 @@ func (s *Store) save(entries []Entry, together int) []error {
 			return nil
 		}
 		if err := s.settle(entries[i], f); err != nil {
-			_ = os.Remove(f.Name()) // it is not there if it was renamed
+			_ = os.Remove(f.Name()) // already renamed if it was stored
 			return err
 		}
 		return nil
@@ -206,7 +205,7 @@ func (s *Store) save(entries []Entry, together int) []error {
 	return failed
 }
 
-// write writes a state beside the one there is. No file and no error: there is a later one.
+// write writes a state to a new file. It returns neither a file nor an error if there is a later entry.
 func (s *Store) write(e Entry) (*os.File, error) {
 	b, err := encode(e.State)
 	if err != nil {
@@ -231,7 +230,7 @@ func (s *Store) write(e Entry) (*os.File, error) {
 	return f, nil
 }
 
-// settle puts a written file in the place of the state.
+// settle renames a written file to the state and syncs the directory.
 func (s *Store) settle(e Entry, f *os.File) error {
 	if err := errors.Join(s.fsync(f), f.Close()); err != nil {
 		return err
@@ -242,7 +241,7 @@ func (s *Store) settle(e Entry, f *os.File) error {
 	return atomicfile.SyncDir(s.path(e.Key))
 }
 
-// place renames a written file to the state, unless a later one was begun: then it drops it.
+// place renames a written file to the state, unless a later entry was begun: then it deletes the file.
 func (s *Store) place(e Entry, file string) (placed bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -252,7 +251,7 @@ func (s *Store) place(e Entry, file string) (placed bool, err error) {
 	return true, os.Rename(file, filepath.Join(s.path(e.Key), stateFile))
 }
 
-// Remove forgets the pod of an entry, whose state does not matter, unless a later one was begun.
+// Remove deletes the directory of the entry's pod, unless a later entry was begun. The state of the entry is ignored.
 func (s *Store) Remove(e Entry) error {
 	s.layout.Lock()
 	defer s.layout.Unlock()
@@ -263,7 +262,7 @@ func (s *Store) Remove(e Entry) error {
 	if err := os.RemoveAll(dir); err != nil {
 		return err
 	}
-	_ = os.Remove(filepath.Dir(dir)) // other pods may be in the namespace
+	_ = os.Remove(filepath.Dir(dir)) // the namespace may contain other pods
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.newest, e.Key)

@@ -29,7 +29,7 @@ func sample(number int) *State {
 	}
 }
 
-// TestStatesAreStoredInTheirOrder looks at when each state was renamed into its place.
+// TestStatesAreStoredInTheirOrder checks when each state was renamed.
 func TestStatesAreStoredInTheirOrder(t *testing.T) {
 	s := NewStore(fastDir(t))
 	var entries []Entry
@@ -97,7 +97,7 @@ func TestWhatIsSavedIsLoaded(t *testing.T) {
 	})
 }
 
-// TestATornStateIsFoundOut cuts a state at each length, and changes each of its bytes.
+// TestATornStateIsFoundOut truncates a state at each length, and changes each of its bytes.
 func TestATornStateIsFoundOut(t *testing.T) {
 	s := NewStore(t.TempDir())
 	key := manifests.Key{Namespace: "ns", Name: "pod"}
@@ -114,7 +114,7 @@ func TestATornStateIsFoundOut(t *testing.T) {
 			t.Errorf("%s: it is taken for whole", what)
 		}
 	}
-	for n := range len(whole) - 1 { // without the last newline it is whole
+	for n := range len(whole) - 1 { // it is complete without the last newline
 		check(fmt.Sprintf("cut at %d", n), whole[:n])
 		b := []byte(string(whole))
 		b[n] ^= 0x10
@@ -139,7 +139,7 @@ func TestATornStateIsFoundOut(t *testing.T) {
 	}
 }
 
-// TestTheOldStateStaysUntilTheNewOneIsWhole leaves what a power cut leaves while the new one is written.
+// TestTheOldStateStaysUntilTheNewOneIsWhole leaves the files of a power cut during a write.
 func TestTheOldStateStaysUntilTheNewOneIsWhole(t *testing.T) {
 	s := NewStore(t.TempDir())
 	key := manifests.Key{Namespace: "ns", Name: "pod"}
@@ -166,7 +166,7 @@ func TestOneStateThatCannotBeWrittenStopsNoOther(t *testing.T) {
 	if _, err := s.Save([]Entry{{Key: fine, State: sample(4)}}); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(s.path(bad), nil, 0o600); err != nil { // in the place of its directory
+	if err := os.WriteFile(s.path(bad), nil, 0o600); err != nil { // a file instead of its directory
 		t.Fatal(err)
 	}
 	failed, err := s.Save([]Entry{{Key: bad, State: sample(2)}, {Key: fine, State: sample(5)}})
@@ -178,7 +178,7 @@ func TestOneStateThatCannotBeWrittenStopsNoOther(t *testing.T) {
 	}
 }
 
-// TestAStateThatIsLateReplacesNoLaterOne has a state written and not in its place when a later one comes.
+// TestAStateThatIsLateReplacesNoLaterOne writes a state and starts a later one before the first is renamed.
 func TestAStateThatIsLateReplacesNoLaterOne(t *testing.T) {
 	s := NewStore(t.TempDir())
 	key := manifests.Key{Namespace: "ns", Name: "pod"}

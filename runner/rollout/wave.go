@@ -10,10 +10,10 @@ import "fmt"
 //	                                     v
 //	                 all of the wave: back to Base, Rollback  -- a source changes --> queued, in a new wave
 //
-// Which wave a pod is in is noted with each pod, because they are stored one by one: whoever finds one pod of a wave
-// reverted finishes the others.
+// The wave of a pod is stored with each pod, because pods are stored one by one: if one pod of a wave is found reverted after a crash, the
+// others are reverted as well.
 
-// open makes the member part of the wave that is under way, or of a new one.
+// open adds the member to the wave in progress, or to a new one.
 func (d *decision) open(m *member) {
 	if m.st.Base != 0 {
 		return
@@ -32,7 +32,7 @@ func (d *decision) open(m *member) {
 		}
 	}
 	if wave == 0 {
-		wave = max(last+1, int(d.now.Wall.UnixMilli())) // of no other group either: a pod may move between groups
+		wave = max(last+1, int(d.now.Wall.UnixMilli())) // unique over all groups: a pod may move between groups
 	}
 	s := m.note(true)
 	s.Wave, s.Base = wave, s.Active
@@ -43,7 +43,7 @@ func (d *decision) open(m *member) {
 	}
 }
 
-// lift has another try at what was reverted as a group, when something else is written for any pod of it.
+// lift retries changes that were reverted as a group, after an edit of any of its pods.
 func (d *decision) lift() {
 	changed := false
 	for _, m := range d.members {
@@ -65,7 +65,7 @@ func (d *decision) lift() {
 	}
 }
 
-// revert takes back what is part of a wave in which a trial has failed, now or before a crash.
+// revert rolls back a wave in which a trial has failed, now or before a crash.
 func (d *decision) revert() {
 	for _, bad := range d.members {
 		wave := 0
@@ -81,13 +81,13 @@ func (d *decision) revert() {
 		for _, m := range d.members {
 			if m.st.Base != 0 && m.st.Wave == wave && m.st.Rollback == nil {
 				d.goBack(m, bad, wave)
-				d.judge(m) // it may run that already
+				d.judge(m) // it may already run the earlier revision
 			}
 		}
 	}
 }
 
-// goBack takes a member to where it was before the wave.
+// goBack rolls a member back to its revision before the wave.
 func (d *decision) goBack(m, bad *member, wave int) {
 	s := m.note(true)
 	base := s.Base
@@ -112,9 +112,10 @@ func (d *decision) goBack(m, bad *member, wave int) {
 	m.tell(RolledBack, base, "back to revision %d: %s", base, reason)
 }
 
-// release makes what is written active, in the order of the group: each when all before it are Ready at what they are to be.
+// release activates written revisions in the order of the group: each once all pods before it are Ready with the revisions that they should
+// run.
 func (d *decision) release() {
-	var before *member // the first that is not
+	var before *member // the first that is not fine
 	for _, m := range d.members {
 		if m.queued() {
 			if before != nil {
@@ -130,14 +131,14 @@ func (d *decision) release() {
 	}
 }
 
-// activate begins with a revision.
+// activate makes the written revision active.
 func (d *decision) activate(m *member) {
 	s := m.note(true)
 	s.Active = s.Wanted
 	d.probation(m)
 }
 
-// probation puts the active revision on trial if there is one to go back to.
+// probation puts the active revision on trial if there is one to return to.
 func (d *decision) probation(m *member) {
 	s := m.note(true)
 	base := s.Revision(s.Base)

@@ -2,7 +2,7 @@ package workload
 
 import "testing"
 
-// A Job that never ends, of a CronJob that lets its runs overlap, does not fill the machine.
+// Jobs that never end, of a CronJob with concurrent runs, must not exhaust the machine.
 func TestRunsOfACronJobThatNeverEndAreLimited(t *testing.T) {
 	w := newWorld(t, cronJob("  concurrencyPolicy: Allow\n"))
 	w.settle()

@@ -13,12 +13,12 @@ import (
 )
 
 const (
-	// leastYear is before any machine that has this program: an earlier clock has not been set yet.
+	// leastYear is earlier than any machine with this program: a clock before it has not been set yet.
 	leastYear = 2025
-	// clockWentBack is how far the last run may lie in the future, because the clock was a little ahead, before it is
-	// taken for the mistake of a clock that was quite wrong.
+	// clockWentBack is how far the last run may lie in the future because the clock was slightly ahead. Beyond that, the clock was wrong at
+	// that run.
 	clockWentBack = 24 * time.Hour
-	// maxActiveRuns is how many runs of one CronJob may go on at once: a Job that never ends would add one each minute.
+	// maxActiveRuns is the maximum number of active runs of one CronJob: Jobs that never end could otherwise add one each minute.
 	maxActiveRuns = 100
 )
 
@@ -49,11 +49,11 @@ func (e *expansion) cronJob(w Workload, c *batchv1.CronJob) {
 	e.runs(w, c, st)
 }
 
-// due returns the time of the schedule for which to begin a run now.
+// due returns the scheduled time to begin a run for now.
 func (e *expansion) due(st *CronState, s cron.Schedule, spec *batchv1.CronJobSpec) (time.Time, bool) {
 	now := e.Now
 	if now.Year() < leastYear {
-		return time.Time{}, false // a machine without a battery: the clock is set soon, and nothing is missed till then
+		return time.Time{}, false // a machine without a clock battery: the clock is set soon, and no run is missed until then
 	}
 	if st.Last.IsZero() || st.Last.Sub(now) > clockWentBack {
 		st.Last = now.Round(0)
@@ -73,13 +73,12 @@ func (e *expansion) due(st *CronState, s cron.Schedule, spec *batchv1.CronJobSpe
 		return time.Time{}, false
 	}
 	if spec.ConcurrencyPolicy == batchv1.ForbidConcurrent && slices.ContainsFunc(st.Runs, Run.active) {
-		return time.Time{}, false // it begins when the other one has ended, unless that is too late
+		return time.Time{}, false // it begins once the other one has ended, unless that is too late
 	}
 	return at, true
 }
 
-// latest returns the last time of a schedule up to now. It looks back in steps, so that a clock that jumps by years
-// costs nothing.
+// latest returns the last scheduled time up to now. It searches back in steps, so that a clock that jumps by years costs nothing.
 func latest(s cron.Schedule, now time.Time) (time.Time, bool) {
 	for _, back := range []time.Duration{2 * time.Minute, time.Hour, 25 * time.Hour, 32 * 24 * time.Hour, 5 * 366 * 24 * time.Hour} {
 		at := s.Next(now.Add(-back))
@@ -96,7 +95,7 @@ func latest(s cron.Schedule, now time.Time) (time.Time, bool) {
 
 func (r Run) active() bool { return r.Job == nil || r.Job.Finished == "" }
 
-// active is how many runs have not ended.
+// active returns the number of runs that have not ended.
 func (st *CronState) active() int {
 	n := 0
 	for _, r := range st.Runs {
@@ -107,7 +106,7 @@ func (st *CronState) active() int {
 	return n
 }
 
-// begin adds a run. Replace ends those that are going on.
+// begin adds a run. With policy Replace it ends the active ones.
 func (st *CronState) begin(c *batchv1.CronJob, at time.Time) {
 	if c.Spec.ConcurrencyPolicy == batchv1.ReplaceConcurrent {
 		st.Runs = slices.DeleteFunc(st.Runs, Run.active)
@@ -116,14 +115,14 @@ func (st *CronState) begin(c *batchv1.CronJob, at time.Time) {
 	st.Runs = append(st.Runs, Run{Name: c.Name + "-" + strconv.FormatInt(at.Unix()/60, 10), At: at})
 }
 
-// runs goes on with all runs, and forgets old ones.
+// runs continues all runs, and drops old ones.
 func (e *expansion) runs(w Workload, c *batchv1.CronJob, st *CronState) {
 	all := map[string]*jobRun{}
 	for i := range st.Runs {
 		spec := &c.Spec.JobTemplate.Spec
 		run := e.run(w, st.Runs[i].Name, spec, st.Runs[i].Job)
 		if old := st.Runs[i].Job; old != nil && old.Revision != run.st.Revision {
-			// An edit is for runs to come. What runs is finished as it is, pod by pod.
+			// An edit applies to future runs. Active runs complete with their old pods.
 			run.st = old.clone()
 		}
 		run.ttl = spec.TTLSecondsAfterFinished
@@ -137,7 +136,7 @@ func (e *expansion) runs(w Workload, c *batchv1.CronJob, st *CronState) {
 	}
 }
 
-// forget drops the oldest finished runs beyond the limits, with their pods.
+// forget drops the oldest finished runs beyond the history limits, with their pods.
 func forget(runs []Run, successful, failed *int32) []Run {
 	left := map[string]int{Complete: 3, Failed: 1}
 	if successful != nil {

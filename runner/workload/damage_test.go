@@ -9,7 +9,7 @@ import (
 	"monopod/internal/atomicfile/damagetest"
 )
 
-// TestAStateThatIsDamagedIsSetAside: it begins empty, is reported once, and is stored again.
+// TestAStateThatIsDamagedIsSetAside checks that the state starts empty, is reported once, and is stored again.
 func TestAStateThatIsDamagedIsSetAside(t *testing.T) {
 	for name, spoil := range damagetest.Ways() {
 		path := filepath.Join(t.TempDir(), "workloads.json")

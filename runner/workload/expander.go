@@ -15,24 +15,24 @@ import (
 	"monopod/manifests"
 )
 
-// saveEvery is how old what is stored about the duration of Jobs may become.
+// saveEvery is the interval of storing the elapsed time of Jobs.
 const saveEvery = time.Minute
 
-// Expander expands the workloads of a running agent: around Expand it remembers what it gave out and stores what must
-// survive. It belongs to one goroutine.
+// Expander expands the workloads of a running agent: in addition to Expand, it remembers the result and stores the state that must survive.
+// It belongs to one goroutine.
 type Expander struct {
 	store *Store
 	log   *slog.Logger
 	state State
 	saved time.Time
-	// made holds the pods and claims of each document.
+	// made caches the pods and claims of each document.
 	made   map[madeKey]*manifests.Pod
 	claims map[madeKey]*manifests.Object
-	// assigned is what was last given out.
+	// assigned are the pods of the last result.
 	assigned map[manifests.Key]*manifests.Pod
 	// said are the problems that were logged.
 	said map[string]string
-	// clashes are those of the last look.
+	// clashes are those of the last expansion.
 	clashes []Clash
 }
 
@@ -41,7 +41,7 @@ type madeKey struct {
 	name     string
 }
 
-// NewExpander reads what is stored. An error is about that only: the Expander works.
+// NewExpander reads the stored state. An error concerns only that: the Expander works anyway.
 func NewExpander(store *Store, log *slog.Logger) (*Expander, error) {
 	x := &Expander{
 		store: store, log: log, made: map[madeKey]*manifests.Pod{}, claims: map[madeKey]*manifests.Object{},
@@ -52,10 +52,10 @@ func NewExpander(store *Store, log *slog.Logger) (*Expander, error) {
 	return x, err
 }
 
-// Idle says that there is nothing stored: without workloads there is nothing to do.
+// Idle reports that no state is stored: without workloads there is nothing to do.
 func (x *Expander) Idle() bool { return len(x.state.Jobs)+len(x.state.Crons) == 0 }
 
-// Finished says of Jobs, by "namespace/name", that they are Complete or have Failed.
+// Finished returns, by "namespace/name", the Jobs that are Complete or Failed.
 func (x *Expander) Finished() map[string]string {
 	ends := map[string]string{}
 	for id, j := range x.state.Jobs {
@@ -66,7 +66,7 @@ func (x *Expander) Finished() map[string]string {
 	return ends
 }
 
-// LastRuns returns, by "namespace/name", the latest time of the schedule for which each CronJob began a Job.
+// LastRuns returns, by "namespace/name", the latest scheduled time for which each CronJob began a Job.
 func (x *Expander) LastRuns() map[string]time.Time {
 	last := map[string]time.Time{}
 	for id, c := range x.state.Crons {
@@ -77,30 +77,30 @@ func (x *Expander) LastRuns() map[string]time.Time {
 	return last
 }
 
-// Observed is a pod as the runner sees it.
+// Observed is a pod as the runner observes it.
 type Observed struct {
 	Status *corev1.Pod
-	// Recorded is the manifest that has been carried out to the end; nil: none.
+	// Recorded is the manifest that has been applied completely; nil if none has.
 	Recorded *manifests.Pod
 }
 
-// Result is what to run, the pods of documents included.
+// Result contains the pods to run, including those of documents.
 type Result struct {
 	Pods   []*manifests.Pod
 	Claims []*manifests.Object
-	// Clashes are the pods that are not run because another one has their name.
+	// Clashes are the pods that are not run because another pod has their name.
 	Clashes []Clash
-	// Next is when to expand again without any change; zero: never.
+	// Next is when to expand again without any change; zero means never.
 	Next time.Time
 }
 
-// Clash is a pod of a workload that is not run because another one, which is written at By, has its name.
+// Clash is a pod of a workload that is not run because another pod, written at By, has its name.
 type Clash struct {
 	Pod    manifests.Key
 	At, By manifests.Origin
 }
 
-// Expand says what to run now.
+// Expand returns the pods to run now.
 func (x *Expander) Expand(now time.Time, d model.Desired, pods []Observed) Result {
 	in := Input{Now: now, Pods: x.current(pods), State: x.state, Make: x.make}
 	documents := map[metav1.Object]bool{}
@@ -125,7 +125,7 @@ func (x *Expander) Expand(now time.Time, d model.Desired, pods []Observed) Resul
 	return r
 }
 
-// kept returns whether a document must not be followed now, because what there is of it goes on as it was written elsewhere.
+// kept returns a function that reports whether a document must not be followed now, because its pods keep running as written elsewhere.
 func (x *Expander) kept(keeps func(was, now manifests.Origin) bool, pods []Observed) func(Workload) bool {
 	if keeps == nil {
 		return func(Workload) bool { return false }
@@ -153,7 +153,7 @@ func (x *Expander) kept(keeps func(was, now manifests.Origin) bool, pods []Obser
 	}
 }
 
-// current joins what was given out with what is seen.
+// current combines the last result with the observed pods.
 func (x *Expander) current(pods []Observed) map[manifests.Key]Current {
 	all := map[manifests.Key]Current{}
 	for key, p := range x.assigned {
@@ -209,8 +209,8 @@ func (x *Expander) claim(all []Workload, c Claim) *manifests.Object {
 	return x.claims[key]
 }
 
-// save stores the state before anybody acts on it. A state that cannot be stored is acted on all the same: a Job that
-// runs twice is better than one that does not run.
+// save stores the state before it is acted on. A state that cannot be stored is acted on anyway: a Job that runs twice is better than one
+// that does not run.
 func (x *Expander) save(now time.Time, st State) {
 	old := x.state
 	x.state = st
@@ -234,7 +234,7 @@ func (x *Expander) report(problems map[string]error) {
 	maps.DeleteFunc(x.said, func(id, _ string) bool { return problems[id] == nil && !strings.HasPrefix(id, clashPrefix) })
 }
 
-// merge puts the pods of workloads behind those of documents; of two with one name the first stays.
+// merge appends the pods of workloads to those of documents; of two with one name, the first wins.
 func (x *Expander) merge(documents, made []*manifests.Pod) []*manifests.Pod {
 	all := slices.Clone(documents)
 	taken := map[manifests.Key]*manifests.Pod{}
@@ -254,7 +254,7 @@ func (x *Expander) merge(documents, made []*manifests.Pod) []*manifests.Pod {
 	return all
 }
 
-// clashPrefix begins the ids of clashes among what was said.
+// clashPrefix is the prefix of the keys of clashes in said.
 const clashPrefix = "name "
 
 func (x *Expander) clash(p, by *manifests.Pod) {

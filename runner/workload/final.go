@@ -13,8 +13,8 @@ import (
 	"monopod/manifests/policy"
 )
 
-// Final returns the pods to which a workload comes when nothing stands in its way: what to wait for after an edit. Those of
-// Jobs and CronJobs come and go and are not among them, nor those that the partition of a StatefulSet keeps back.
+// Final returns the pods that a workload will finally have: those to wait for after an edit. It omits pods of Jobs and CronJobs, which come
+// and go, and pods held back by the partition of a StatefulSet.
 func Final(o *manifests.Object) []*manifests.Pod {
 	if o.Kind == "Job" || o.Kind == "CronJob" {
 		return nil
@@ -44,7 +44,7 @@ func Final(o *manifests.Object) []*manifests.Pod {
 	}
 }
 
-// keptBack says that edits do not reach a pod.
+// keptBack reports whether edits do not reach a pod.
 func keptBack(o *manifests.Object, p *manifests.Pod) bool {
 	s, ok := o.Object.(*appsv1.StatefulSet)
 	if !ok || s.Spec.UpdateStrategy.RollingUpdate == nil || s.Spec.UpdateStrategy.RollingUpdate.Partition == nil {
@@ -61,7 +61,7 @@ func complete(w Workload, pod *corev1.Pod) (*manifests.Pod, error) {
 	if err != nil {
 		return nil, err
 	}
-	// What the node allows was checked with the workload: only its source knows the policy.
+	// The policy of the node was checked with the workload: only its source knows it.
 	pods, err := decode.Pods(w.Origin.File, b, decode.Options{
 		Source: w.Origin.Source, Policy: policy.Policy{AllowedUnsafeSysctls: []string{"*"}}, Author: decode.AuthorWorkload,
 	})

@@ -45,7 +45,7 @@ func TestFinalIsWhatAWorkloadComesTo(t *testing.T) {
 	}
 }
 
-// TestOfTheMetadataOfATemplateOnlyLabelsAndAnnotationsCount: with the uid of a dumped pod, all pods of a workload would be one.
+// TestOfTheMetadataOfATemplateOnlyLabelsAndAnnotationsCount: with the uid of a dumped pod, all pods of a workload would be the same.
 func TestOfTheMetadataOfATemplateOnlyLabelsAndAnnotationsCount(t *testing.T) {
 	text := `{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"web"},"spec":{"replicas":2,"selector":{"matchLabels":{"a":"b"}},"template":{
 "metadata":{"name":"x","namespace":"y","uid":"u","generation":3,"creationTimestamp":"2023-01-02T03:04:05Z","labels":{"a":"b"},"annotations":{"c":"d"},

@@ -14,31 +14,31 @@ import (
 )
 
 const (
-	// firstRetry and lastRetry bound the wait after a pod that failed; it doubles with each.
+	// firstRetry and lastRetry limit the back-off after a failed pod; it doubles with each failure.
 	firstRetry = 10 * time.Second
 	lastRetry  = 10 * time.Minute
-	// keptPods is how many pods that ended a Job keeps, for their logs: they take places of running ones.
+	// keptPods is the number of ended pods that a Job keeps for their logs: they count against the maximum number of pods.
 	keptPods = 5
-	// defaultBackoffLimit is Kubernetes' own.
+	// defaultBackoffLimit is the default of Kubernetes.
 	defaultBackoffLimit = 6
 )
 
-// Reasons why a Job failed, as Kubernetes spells them.
+// Reasons of failed Jobs, spelled as in Kubernetes.
 const (
 	reasonBackoffLimit = "BackoffLimitExceeded"
 	reasonDeadline     = "DeadlineExceeded"
 )
 
-// jobRun is a Job being looked at.
+// jobRun is a Job that is being expanded.
 type jobRun struct {
 	*expansion
 	w    Workload
 	name string
 	spec *batchv1.JobSpec
 	st   *JobState
-	// restarts are those of the containers of pods that run.
+	// restarts is the number of restarts of the containers of running pods.
 	restarts int
-	// ttl is nil for runs of CronJobs whose history limits say how long they stay.
+	// ttl is nil for runs of CronJobs, whose history limits apply instead.
 	ttl *int32
 }
 
@@ -51,7 +51,7 @@ func (e *expansion) job(w Workload, j *batchv1.Job) {
 	r.list()
 }
 
-// run continues a run, or begins one when there is none of this template.
+// run continues a run, or begins one if this template has none.
 func (e *expansion) run(w Workload, name string, spec *batchv1.JobSpec, old *JobState) *jobRun {
 	rev := revision(spec.Template)
 	st := &JobState{Revision: rev}
@@ -65,7 +65,7 @@ func (e *expansion) run(w Workload, name string, spec *batchv1.JobSpec, old *Job
 	return &jobRun{expansion: e, w: w, name: name, spec: spec, st: st}
 }
 
-// completions is how many pods must succeed. Without a number any one does, and then no others are begun.
+// completions returns how many pods must succeed. Without a number, one success is enough, and no pods are started after it.
 func completions(spec *batchv1.JobSpec) int {
 	if spec.Completions == nil {
 		return number(spec.Parallelism)
@@ -80,7 +80,7 @@ func resized(slots []Slot, n int) []Slot {
 	return slots[:n]
 }
 
-// advance books what has happened.
+// advance updates the run to what has happened.
 func (r *jobRun) advance() {
 	r.count()
 	if r.st.Finished == "" {
@@ -98,7 +98,7 @@ func (r *jobRun) list() {
 	r.work()
 }
 
-// count adds the time since the last look.
+// count adds the time since the last expansion.
 func (r *jobRun) count() {
 	if !r.st.at.IsZero() && r.Now.After(r.st.at) {
 		d := r.Now.Sub(r.st.at)
@@ -113,7 +113,7 @@ func (r *jobRun) count() {
 
 func (r *jobRun) suspended() bool { return r.spec.Suspend != nil && *r.spec.Suspend }
 
-// podName names the pod of an attempt: each attempt is another pod.
+// podName returns the name of the pod of an attempt: each attempt is another pod.
 func (r *jobRun) podName(slot int) string {
 	name := r.name + "-" + strconv.Itoa(slot)
 	if a := r.st.Slots[slot].Attempt; a > 0 {
@@ -122,7 +122,7 @@ func (r *jobRun) podName(slot int) string {
 	return name
 }
 
-// collect books the pods that have ended.
+// collect records the pods that have ended.
 func (r *jobRun) collect() {
 	for i := range r.st.Slots {
 		s := &r.st.Slots[i]
@@ -176,7 +176,7 @@ func (r *jobRun) judge() {
 	}
 }
 
-// complete says that enough pods have succeeded: all, or of a work queue one, when the others have ended too.
+// complete reports whether enough pods have succeeded: all, or for a work queue one after the others have ended as well.
 func (r *jobRun) complete() bool {
 	done, busy := 0, 0
 	for _, s := range r.st.Slots {
@@ -197,7 +197,7 @@ func (r *jobRun) finish(how, reason string) {
 	r.st.Finished, r.st.Reason, r.st.Since = how, reason, 0
 }
 
-// rest keeps the last pods of a finished Job until its time to live is over.
+// rest keeps the last pods of a finished Job until its TTL expires.
 func (r *jobRun) rest() {
 	if r.ttl != nil {
 		left := time.Duration(*r.ttl)*time.Second - r.st.Since
@@ -210,7 +210,7 @@ func (r *jobRun) rest() {
 	r.keepEnded()
 }
 
-// keepEnded lists the pods that ended and are still there: they are not made again.
+// keepEnded lists the ended pods that still exist: they are not recreated.
 func (r *jobRun) keepEnded() {
 	for _, name := range r.st.Ended {
 		if c := r.current(r.w, name); c.Pod != nil {
@@ -219,7 +219,7 @@ func (r *jobRun) keepEnded() {
 	}
 }
 
-// work lists the pods that should run, as many at once as the Job allows.
+// work lists the pods that should run, at most as many as the Job allows concurrently.
 func (r *jobRun) work() {
 	r.keepEnded()
 	if r.suspended() {
@@ -230,7 +230,7 @@ func (r *jobRun) work() {
 	}
 	succeeded := slices.ContainsFunc(r.st.Slots, func(s Slot) bool { return s.Done })
 	free := number(r.spec.Parallelism)
-	for _, started := range []bool{true, false} { // those that run keep their places
+	for _, started := range []bool{true, false} { // running pods keep their places
 		for i := range r.st.Slots {
 			s := &r.st.Slots[i]
 			if s.Done || s.Started != started || free == 0 {
@@ -251,11 +251,11 @@ func (r *jobRun) work() {
 	}
 }
 
-// mayBegin says whether the pod of a slot may be made now.
+// mayBegin reports whether the pod of a slot may be created now.
 func (r *jobRun) mayBegin(s *Slot, succeeded bool) bool {
 	switch {
 	case r.spec.Completions == nil && succeeded:
-		return false // the queue is empty
+		return false // the work queue is empty
 	case s.retry.After(r.Now):
 		r.wake(s.retry)
 		return false
@@ -265,7 +265,7 @@ func (r *jobRun) mayBegin(s *Slot, succeeded bool) bool {
 
 func (r *jobRun) stamp() stamp { return stamp{"pod-template-hash", r.st.Revision} }
 
-// slotPod makes the pod of a slot. One that there is stays as it is: templates of Jobs do not change.
+// slotPod returns the pod of a slot. An existing one stays as it is: templates of Jobs do not change.
 func (r *jobRun) slotPod(slot int) (*manifests.Pod, error) {
 	if c := r.current(r.w, r.podName(slot)); r.stamp().on(c.Pod) {
 		return c.Pod, nil
@@ -286,7 +286,7 @@ func (r *jobRun) slotPod(slot int) (*manifests.Pod, error) {
 	})
 }
 
-// index tells an Indexed pod its number, in the three ways in which Kubernetes does.
+// index sets the completion index of an Indexed pod, in the three ways of Kubernetes.
 func (r *jobRun) index(p *corev1.Pod, n string) {
 	p.Labels[batchv1.JobCompletionIndexAnnotation] = n
 	p.Annotations[batchv1.JobCompletionIndexAnnotation] = n

@@ -13,27 +13,27 @@ import (
 	"monopod/manifests"
 )
 
-// replicaSet is a number of pods of one template.
+// replicaSet is a number of pods from one template.
 type replicaSet struct {
 	template corev1.PodTemplateSpec
 	replicas int
-	// first is the number of the first pod.
+	// first is the ordinal of the first pod.
 	first int
-	// label gets the revision of the template.
+	// label is the label for the revision of the template.
 	label string
-	// atOnce says that an edit reaches all pods at the same time.
+	// atOnce reports that an edit is applied to all pods at the same time.
 	atOnce bool
-	// ordered says that a pod is made when all before it are ready, and goes when all behind it are gone.
+	// ordered reports that a pod is created only when all pods before it are ready, and removed only when all pods after it are gone.
 	ordered bool
-	// descending says that an edit reaches the pod with the highest number first; those below partition never.
+	// descending reports that an edit is applied to the pod with the highest ordinal first, and never to pods below partition.
 	descending bool
 	partition  int
-	// edit completes the pod with a number.
+	// edit completes the pod with an ordinal.
 	edit func(p *corev1.Pod, ordinal int)
 }
 
-// replicas returns numbered pods. An edit of the template reaches one pod after the other: the next one when all
-// that have it are ready. Pods that are not ready anyway come first, so that a bad edit can be mended.
+// replicas adds numbered pods. An edit of the template is applied to one pod after the other: the next one follows when all updated pods
+// are ready. Pods that are not ready come first, so that a bad edit can be fixed.
 func (e *expansion) replicas(w Workload, r replicaSet) {
 	made, rev := make([]*manifests.Pod, r.replicas), stamp{r.label, revision(r.template)}
 	for i := range made {
@@ -65,7 +65,7 @@ func (e *expansion) keep(w Workload) {
 	e.out.Pods = append(e.out.Pods, all...)
 }
 
-// rest goes on with what there is of a workload, its claims and its notes included.
+// rest keeps the existing pods of a workload, its claims and its state.
 func (e *expansion) rest(w Workload) {
 	ids := []string{w.id()}
 	if j := e.State.Jobs[w.id()]; j != nil {
@@ -96,7 +96,7 @@ func (r replicaSet) name(w Workload, i int) string {
 	return w.Object.GetName() + "-" + strconv.Itoa(r.first+i)
 }
 
-// roll chooses for each number the new pod, the one that there is, or none yet.
+// roll chooses for each ordinal the new pod, the existing one, or none yet.
 func (e *expansion) roll(w Workload, r replicaSet, made []*manifests.Pod) []*manifests.Pod {
 	now := make([]Current, len(made))
 	for i := range made {
@@ -108,7 +108,7 @@ func (e *expansion) roll(w Workload, r replicaSet, made []*manifests.Pod) []*man
 		old := now[i].Pod
 		switch {
 		case old == nil && r.ordered && !allReady(now[:i]):
-			return out // all behind it wait too
+			return out // all pods after it wait too
 		case old != nil && !sameRevision(r, old, p) && !r.atOnce && i != next:
 			out = append(out, old)
 		default:
@@ -126,7 +126,7 @@ func allReady(pods []Current) bool {
 	return !slices.ContainsFunc(pods, func(c Current) bool { return c.Pod == nil || !c.Ready })
 }
 
-// next returns which of the pods that have an old template gets the new one now; -1 for none.
+// next returns which of the pods with an old template is updated now; -1 for none.
 func (r replicaSet) next(made []*manifests.Pod, now []Current) int {
 	order := make([]int, 0, len(made))
 	for i := range made {
@@ -142,7 +142,7 @@ func (r replicaSet) next(made []*manifests.Pod, now []Current) int {
 			continue
 		case sameRevision(r, now[i].Pod, made[i]):
 			if !now[i].Ready || !now[i].Settled {
-				return -1 // it has just got the new template, or the template is bad
+				return -1 // it has just been updated, or the template is bad
 			}
 		case r.descending && r.first+i < r.partition:
 			continue
@@ -158,7 +158,7 @@ func (r replicaSet) next(made []*manifests.Pod, now []Current) int {
 	return ready
 }
 
-// shrink keeps the pods of an ordered set that are too many, but for the last one.
+// shrink keeps the surplus pods of an ordered set, except for the last one.
 func (e *expansion) shrink(w Workload, r replicaSet) {
 	var extra []int
 	for name := range e.owned(w) {
@@ -175,8 +175,8 @@ func (e *expansion) shrink(w Workload, r replicaSet) {
 	}
 }
 
-// statefulSet returns the pods of a StatefulSet: with host names in the domain of its Service, a claim each of every
-// template, and in order unless it says Parallel.
+// statefulSet adds the pods of a StatefulSet: with host names in the domain of its Service, a claim for each claim template, and in order
+// unless podManagementPolicy is Parallel.
 func (e *expansion) statefulSet(w Workload, s *appsv1.StatefulSet) {
 	r := replicaSet{
 		template: s.Spec.Template, replicas: number(s.Spec.Replicas), label: appsv1.ControllerRevisionHashLabelKey, descending: true,
@@ -202,7 +202,7 @@ func (e *expansion) statefulSet(w Workload, s *appsv1.StatefulSet) {
 	e.replicas(w, r)
 }
 
-// claims makes those of one pod.
+// claims adds the claims of one pod.
 func (e *expansion) claims(w Workload, s *appsv1.StatefulSet, pod string) {
 	for i := range s.Spec.VolumeClaimTemplates {
 		c := s.Spec.VolumeClaimTemplates[i].DeepCopy()
@@ -215,13 +215,13 @@ func (e *expansion) claims(w Workload, s *appsv1.StatefulSet, pod string) {
 	}
 }
 
-// keepsClaims says that the claims of a StatefulSet are kept without it, or when it gets smaller. Both is the default.
+// keepsClaims reports whether the claims of a StatefulSet are retained after it is deleted or scaled down. Both is the default.
 func keepsClaims(s *appsv1.StatefulSet) bool {
 	p := s.Spec.PersistentVolumeClaimRetentionPolicy
 	return p == nil || p.WhenDeleted != appsv1.DeletePersistentVolumeClaimRetentionPolicyType || p.WhenScaled != appsv1.DeletePersistentVolumeClaimRetentionPolicyType
 }
 
-// claimVolume makes the volume of a template's name the pod's claim.
+// claimVolume replaces the volume with a template's name by the pod's claim.
 func claimVolume(spec *corev1.PodSpec, template, pod string) {
 	spec.Volumes = slices.DeleteFunc(spec.Volumes, func(v corev1.Volume) bool { return v.Name == template })
 	spec.Volumes = append(spec.Volumes, corev1.Volume{Name: template, VolumeSource: corev1.VolumeSource{

@@ -15,33 +15,33 @@ import (
 	"monopod/manifests"
 )
 
-// State is what must be remembered of Jobs and CronJobs, by their id.
+// State is the persistent state of Jobs and CronJobs, by their id.
 type State struct {
 	Jobs  map[string]*JobState  `json:"jobs,omitempty"`
 	Crons map[string]*CronState `json:"crons,omitempty"`
 }
 
-// JobState is how far one run of a Job has come.
+// JobState is the progress of one run of a Job.
 type JobState struct {
-	// Origin is where the Job is written: what is noted goes with its document only.
+	// Origin is where the Job is written: the state belongs to that document only.
 	Origin manifests.Origin `json:"origin"`
-	// Revision is that of the template: another one is another run.
+	// Revision is the revision of the template: another revision is another run.
 	Revision string `json:"revision"`
-	// Slots are the pods to complete, by number.
+	// Slots are the required completions, by index.
 	Slots []Slot `json:"slots,omitempty"`
-	// Failed counts pods that have failed.
+	// Failed is the number of failed pods.
 	Failed int `json:"failed,omitempty"`
-	// Ran is how long it has been going on, without the time in which monopod was away.
+	// Ran is the elapsed time, without the time while monopod was stopped.
 	Ran time.Duration `json:"ran,omitempty"`
-	// Finished is Complete or Failed; Reason says why.
+	// Finished is Complete or Failed; Reason is why.
 	Finished string `json:"finished,omitempty"`
 	Reason   string `json:"reason,omitempty"`
-	// Since is for how long it has been finished, counted like Ran.
+	// Since is the time since it finished, counted like Ran.
 	Since time.Duration `json:"since,omitempty"`
 	// Ended are the names of the last pods that ended, latest last: their logs are kept.
 	Ended []string `json:"ended,omitempty"`
 
-	// at is when Ran or Since was last counted. It is not stored: it is of this process.
+	// at is when Ran or Since was last updated. It is not stored, because it is specific to this process.
 	at time.Time
 }
 
@@ -51,22 +51,22 @@ const (
 	Failed   = "Failed"
 )
 
-// Slot is one completion of a Job.
+// Slot is one required completion of a Job.
 type Slot struct {
 	Done bool `json:"done,omitempty"`
-	// Attempt counts the pods that failed at it.
+	// Attempt is the number of failed pods of this slot.
 	Attempt int `json:"attempt,omitempty"`
-	// Started says that the pod of this attempt has been asked for.
+	// Started reports that the pod of this attempt has been requested.
 	Started bool `json:"started,omitempty"`
 
-	// retry is when the next attempt may begin; not stored, a restart tries at once.
+	// retry is when the next attempt may begin. It is not stored: after a restart it begins at once.
 	retry time.Time
 }
 
-// CronState is the memory of a CronJob.
+// CronState is the persistent state of a CronJob.
 type CronState struct {
 	Origin manifests.Origin `json:"origin"`
-	// Last is the latest time of its schedule that was dealt with.
+	// Last is the latest scheduled time that was processed.
 	Last time.Time `json:"last"`
 	// Runs are its Jobs, oldest first.
 	Runs []Run `json:"runs,omitempty"`
@@ -79,15 +79,14 @@ type Run struct {
 	Job  *JobState `json:"job"`
 }
 
-// clone copies what Expand is about to change.
+// clone copies the parts that Expand may change.
 func (j *JobState) clone() *JobState {
 	c := *j
 	c.Slots, c.Ended = append([]Slot(nil), j.Slots...), append([]string(nil), j.Ended...)
 	return &c
 }
 
-// keep carries over what is noted of workloads that are not there now but may come back: their input has not been
-// read in this run.
+// keep carries over the state of workloads that are missing now but may come back, because their input has not been read in this run.
 func (s State) keep(old State, removable func(manifests.Origin) bool) {
 	for id, j := range old.Jobs {
 		if s.Jobs[id] == nil && !removable(j.Origin) {
@@ -104,14 +103,14 @@ func (s State) keep(old State, removable func(manifests.Origin) bool) {
 // Store keeps a State in a file.
 type Store struct {
 	path string
-	// written is what the file says; nil: not known.
+	// written is the content of the file; nil if unknown.
 	written []byte
 }
 
-// NewStore returns the store of a file. It does no I/O.
+// NewStore returns the store in a file. It does no I/O.
 func NewStore(path string) *Store { return &Store{path: path} }
 
-// Load reads the state. A file that is missing is an empty one; one that cannot be understood is set aside.
+// Load reads the state. A missing file is an empty state; an invalid one is set aside.
 func (s *Store) Load() (State, error) {
 	st := State{Jobs: map[string]*JobState{}, Crons: map[string]*CronState{}}
 	b, err := atomicfile.Read(s.path, atomicfile.MaxState)
@@ -137,7 +136,7 @@ func (s *Store) Load() (State, error) {
 	return st, nil
 }
 
-// Save writes the state if it has changed, so that it survives a power cut.
+// Save writes the state if it has changed. It survives a power cut.
 func (s *Store) Save(st State) error {
 	b, err := json.MarshalIndent(st, "", " ")
 	if err != nil {
@@ -156,8 +155,8 @@ func (s *Store) Save(st State) error {
 	return nil
 }
 
-// progress says whether b notes more than a besides how long things took: then it must be stored before pods are
-// touched. Durations are stored along.
+// progress reports whether b differs from a in more than elapsed times: then it must be stored before pods are changed. Elapsed times are
+// stored with it.
 func progress(a, b State) bool {
 	return !maps.EqualFunc(a.Jobs, b.Jobs, sameJob) || !maps.EqualFunc(a.Crons, b.Crons, func(x, y *CronState) bool {
 		if !x.Last.Equal(y.Last) || len(x.Runs) != len(y.Runs) || x.Origin != y.Origin {

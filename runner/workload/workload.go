@@ -1,10 +1,8 @@
-// Package workload turns Deployments, DaemonSets, ReplicaSets, StatefulSets, Jobs and CronJobs into the pods that
-// should exist now.
+// Package workload turns Deployments, DaemonSets, ReplicaSets, StatefulSets, Jobs and CronJobs into the pods that should exist now.
 //
-// It owns the rules of those kinds as far as they make sense on one machine. Expand is pure: documents, what is known
-// of their pods, and what was noted before, to pods and new notes. The notes (State) are what Jobs have completed and
-// when CronJobs last ran: they must survive the agent, so the caller stores them (Store). The package must not know
-// what runs pods.
+// It owns the rules of those kinds as far as they make sense on one machine; it must not know what runs pods. Expand is pure: it turns
+// documents, their observed pods and the previous State into pods and a new State. The State (completions of Jobs, last runs of CronJobs)
+// must survive the agent, so the caller stores it with Store.
 package workload
 
 import (
@@ -32,52 +30,52 @@ type Workload struct {
 	Object metav1.Object
 	Kind   string
 	Origin manifests.Origin
-	// Kept says that what there is of it goes on as it is: it is written at a place that goes before this one and has not
-	// been read.
+	// Kept reports that its existing pods stay as they are: it is also written at a place of higher precedence that has not been read.
 	Kept bool
 }
 
-// id is the name of a workload in State.
+// id returns the key of a workload in State.
 func (w Workload) id() string {
 	return w.Kind + " " + w.Object.GetNamespace() + "/" + w.Object.GetName()
 }
 
-// Current is a pod of a workload as it is.
+// Current is the observed state of a pod of a workload.
 type Current struct {
-	// Pod is the manifest that it was last given; nil when it does not exist.
+	// Pod is the manifest that it was last assigned; nil if it does not exist.
 	Pod *manifests.Pod
-	// Settled says that it is what runs: it has been carried out to the end. Before, the rest is about an older one.
+	// Settled reports that Pod has been applied completely. Before that, the other fields describe an older manifest.
 	Settled bool
-	// Ready is its condition.
+	// Ready is its Ready condition.
 	Ready bool
 	Phase corev1.PodPhase
-	// Restarts of all its containers.
+	// Restarts is the sum of restarts of all its containers.
 	Restarts int
 }
 
-// Input is everything Expand decides on.
+// Input is the input of Expand.
 type Input struct {
-	// Now should have a monotonic reading: how long a Job has run must not follow corrections of the clock.
+	// Now should have a monotonic reading: the elapsed time of a Job must not follow corrections of the clock.
 	Now       time.Time
 	Workloads []Workload
-	// Pods are those that exist, whoever made them.
+	// Pods are the existing pods, whatever created them.
 	Pods map[manifests.Key]Current
-	// State is what the last Expand returned.
+	// State is the result of the previous Expand.
 	State State
-	// Make completes a pod: it sets defaults and checks it. The same call yields the same pointer as long as the workload is the same.
+	// Make completes a pod: it sets defaults and checks it. It must return the same pointer for the same arguments as long as the workload is
+	// the same.
 	Make func(w Workload, pod *corev1.Pod) (*manifests.Pod, error)
 }
 
-// Output is what should be.
+// Output is the result of Expand.
 type Output struct {
 	Pods []*manifests.Pod
-	// Claims are those that StatefulSets make of their templates.
+	// Claims are those of StatefulSets, from their templates.
 	Claims []Claim
-	// State is to be stored before the pods are acted on when it differs from the last one.
+	// State must be stored before the pods are acted on if it differs from the previous one.
 	State State
-	// Next is when to look again without any change; zero: never.
+	// Next is when to expand again without any change; zero means never.
 	Next time.Time
-	// Problems are about workloads that cannot be carried out as written, by their id.
+	// Problems are the workloads that cannot be carried out as written, by id.
 	Problems map[string]error
 }
 
@@ -87,13 +85,13 @@ type Claim struct {
 	Origin manifests.Origin
 }
 
-// expansion is an Expand under way.
+// expansion is an Expand in progress.
 type expansion struct {
 	Input
 	out Output
 }
 
-// Expand returns the pods of all workloads. What it says of one depends on that one only.
+// Expand returns the pods of all workloads. The result for one workload does not depend on the others.
 func Expand(in Input) Output {
 	e := &expansion{Input: in}
 	e.out.State = State{Jobs: map[string]*JobState{}, Crons: map[string]*CronState{}}
@@ -122,7 +120,7 @@ func Expand(in Input) Output {
 	return e.out
 }
 
-// number is a count that is 1 when it is left out.
+// number returns a count, which defaults to 1.
 func number(n *int32) int {
 	if n == nil {
 		return 1
@@ -130,26 +128,26 @@ func number(n *int32) int {
 	return max(0, int(*n))
 }
 
-// wake asks for another look at t.
+// wake requests another expansion at t.
 func (e *expansion) wake(t time.Time) {
 	if e.out.Next.IsZero() || t.Before(e.out.Next) {
 		e.out.Next = t
 	}
 }
 
-// problem notes what is wrong with a workload; nil is nothing.
+// problem records a problem of a workload; nil means none.
 func (e *expansion) problem(w Workload, err error) {
 	if err != nil && e.out.Problems[w.id()] == nil {
 		e.out.Problems[w.id()] = err
 	}
 }
 
-// pod makes a pod of a template.
+// pod makes a pod from a template.
 func (e *expansion) pod(w Workload, template corev1.PodTemplateSpec, name string, rev stamp, edit func(*corev1.Pod)) (*manifests.Pod, error) {
 	t := template.DeepCopy()
 	p := &corev1.Pod{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}, Spec: t.Spec}
 	p.Name, p.Namespace = name, w.Object.GetNamespace()
-	// As in a controller, nothing else of the template's metadata counts: with a uid all pods would be one.
+	// As in a controller, nothing else of the template's metadata counts: with a uid all pods would be the same.
 	p.Labels, p.Annotations, p.Finalizers = cloned(t.Labels), cloned(t.Annotations), t.Finalizers
 	p.Labels[rev.label] = rev.value
 	p.OwnerReferences = []metav1.OwnerReference{owner(w)}
@@ -163,7 +161,7 @@ func (e *expansion) pod(w Workload, template corev1.PodTemplateSpec, name string
 	return made, nil
 }
 
-// stamp is the label that says from which template a pod is.
+// stamp is the label with the revision of the template that a pod is from.
 type stamp struct{ label, value string }
 
 func (s stamp) on(p *manifests.Pod) bool { return p != nil && p.Object.Labels[s.label] == s.value }
@@ -175,10 +173,10 @@ func cloned(m map[string]string) map[string]string {
 	return maps.Clone(m)
 }
 
-// Revision is the label of pods that are as a template says.
+// Revision returns the label value of pods that match a template.
 func Revision(t corev1.PodTemplateSpec) string { return revision(t) }
 
-// revision is a short name of a template.
+// revision returns a short hash of a template.
 func revision(t corev1.PodTemplateSpec) string {
 	b, err := json.Marshal(t)
 	if err != nil {
@@ -188,7 +186,7 @@ func revision(t corev1.PodTemplateSpec) string {
 	return hex.EncodeToString(sum[:5])
 }
 
-// owner is what the pods of a workload say about it. Its uid is made of its name: the same after every start.
+// owner returns the owner reference of the pods of a workload. Its uid is derived from the name, so it is the same after every start.
 func owner(w Workload) metav1.OwnerReference {
 	version := appsv1.SchemeGroupVersion
 	switch w.Kind {
@@ -212,12 +210,12 @@ func uidOf(w Workload) types.UID {
 	return types.UID(fmt.Sprintf("%x-%x-%x-%x-%x", h[:4], h[4:6], h[6:8], h[8:10], h[10:16]))
 }
 
-// current returns what is known of a pod by its name.
+// current returns the state of a pod by its name.
 func (e *expansion) current(w Workload, name string) Current {
 	return e.Pods[manifests.Key{Namespace: w.Object.GetNamespace(), Name: name}]
 }
 
-// owned returns the pods there are that were made for a workload, by name.
+// owned returns the existing pods of a workload, by name.
 func (e *expansion) owned(w Workload) map[string]Current {
 	all := map[string]Current{}
 	uid := uidOf(w)
@@ -233,7 +231,7 @@ func (e *expansion) owned(w Workload) map[string]Current {
 	return all
 }
 
-// ownersOf are the ids of the workloads that a pod says that it is of.
+// ownersOf returns the ids of the workloads in the owner references of a pod.
 func ownersOf(p *manifests.Pod) []string {
 	var ids []string
 	for _, ref := range p.Object.OwnerReferences {
@@ -242,5 +240,5 @@ func ownersOf(p *manifests.Pod) []string {
 	return ids
 }
 
-// byName sorts pods.
+// byName compares pods by name.
 func byName(a, b *manifests.Pod) int { return cmp.Compare(a.Object.Name, b.Object.Name) }

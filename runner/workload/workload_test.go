@@ -18,7 +18,7 @@ import (
 	"monopod/manifests/policy"
 )
 
-// world is a machine without containers: pods do what the test says.
+// world is a machine without containers: the test sets the states of pods.
 type world struct {
 	t      *testing.T
 	x      *Expander
@@ -37,7 +37,7 @@ func newWorld(t *testing.T, document string) *world {
 	return w
 }
 
-// restart is a new agent beside the same pods.
+// restart starts a new agent with the same pods.
 func (w *world) restart() {
 	w.t.Helper()
 	x, err := NewExpander(NewStore(w.path), slog.New(slog.NewTextHandler(w.t.Output(), nil)))
@@ -57,7 +57,7 @@ func (w *world) write(text string) {
 	w.docs = c.Workloads
 }
 
-// step expands once; pods that are new or changed begin to run, not ready yet, others go.
+// step expands once; new or changed pods start to run, not ready yet, and others are removed.
 func (w *world) step() {
 	w.t.Helper()
 	var seen []Observed
@@ -115,7 +115,7 @@ func (w *world) end(phase corev1.PodPhase, names ...string) {
 	}
 }
 
-// String lists the pods that are there: name, image, and what it does.
+// String lists the existing pods: name, image and state.
 func (w *world) String() string {
 	var out []string
 	for key, o := range w.pods {
@@ -152,11 +152,11 @@ func TestADeploymentIsNumberedPodsAndRollsOneByOne(t *testing.T) {
 	w.ready("web-0", "web-1", "web-2")
 	w.write(app("Deployment", "  replicas: 3\n", "b"))
 	w.settle()
-	w.want("web-0=b web-1=a web-2=a") // and no further until it is ready
+	w.want("web-0=b web-1=a web-2=a") // the next one waits until it is ready
 	w.restart()
 	w.settle()
 	w.want("web-0=b web-1=a web-2=a")
-	w.write(app("Deployment", "  replicas: 3\n", "c")) // b was bad: mended where it was tried
+	w.write(app("Deployment", "  replicas: 3\n", "c")) // b was bad: the fix is applied where b was tried
 	w.settle()
 	w.want("web-0=c web-1=a web-2=a")
 	for _, name := range []string{"web-0", "web-1", "web-2"} {
@@ -179,7 +179,7 @@ func TestAPodThatHasNotTakenUpAnEditHoldsTheNextOneBack(t *testing.T) {
 	old := w.pod("web-0").Recorded
 	w.write(app("ReplicaSet", "  replicas: 2\n", "b"))
 	w.step()
-	w.pod("web-0").Recorded = old // still the old one, and ready
+	w.pod("web-0").Recorded = old // still the old manifest, and ready
 	w.ready("web-0")
 	w.x.Expand(w.now, model.Desired{Workloads: w.docs, Reported: everySource()}, []Observed{*w.pod("web-0"), *w.pod("web-1")})
 	got := map[string]string{}
@@ -220,7 +220,7 @@ func TestAStatefulSetKeepsItsOrder(t *testing.T) {
 	}
 	w.write(set("3", "b"))
 	w.settle()
-	w.want("web-1=a web-2=a web-3=b") // backwards
+	w.want("web-1=a web-2=a web-3=b") // highest ordinal first
 	w.write(set("1", "a"))
 	w.step()
 	w.want("web-1=a web-2=a") // the last one first
@@ -318,7 +318,7 @@ func TestTheDeadlineAndTheTimeToLiveAreTimesThatPassedHere(t *testing.T) {
 	w.now = w.now.Add(100 * time.Second)
 	w.settle()
 	w.restart()
-	w.now = w.now.Add(300 * 24 * time.Hour) // the clock was set while the agent was away
+	w.now = w.now.Add(300 * 24 * time.Hour) // the clock was set while the agent was stopped
 	w.settle()
 	w.want("j-0=a")
 	w.now = w.now.Add(101 * time.Second)
@@ -372,7 +372,7 @@ func (w *world) at(hour, minute int) string {
 	return w.String()
 }
 
-// runs counts pods by what they do.
+// runs counts the running and the ended pods.
 func (w *world) runs() (running, ended int) {
 	for _, o := range w.pods {
 		if o.Status.Status.Phase == corev1.PodRunning {
@@ -404,7 +404,7 @@ func (w *world) wantRuns(running, ended int) {
 func TestACronJobRunsOnTimeAndKeepsItsHistory(t *testing.T) {
 	w := newWorld(t, cronJob("  successfulJobsHistoryLimit: 2\n"))
 	w.settle()
-	w.wantRuns(0, 0) // not for what was before it
+	w.wantRuns(0, 0) // not for times before its creation
 	if want := time.Date(2026, 11, 21, 12, 5, 0, 0, time.Local); !w.result.Next.Equal(want) {
 		t.Errorf("looks again at %v", w.result.Next)
 	}
@@ -417,7 +417,7 @@ func TestACronJobRunsOnTimeAndKeepsItsHistory(t *testing.T) {
 	w.restart()
 	w.settle()
 	w.wantRuns(0, 2)
-	w.at(18, 3) // many were missed: the latest is run
+	w.at(18, 3) // many were missed: only the latest is run
 	w.wantRuns(1, 2)
 }
 
@@ -462,7 +462,7 @@ func TestAClockThatIsNotSetYetBeginsNothing(t *testing.T) {
 	w.wantRuns(0, 1)
 	w.now = right.Add(10 * time.Second)
 	w.settle()
-	w.wantRuns(0, 1) // it has run for 12:05 already
+	w.wantRuns(0, 1) // it has already run for 12:05
 	w.at(12, 10)
 	w.wantRuns(1, 1)
 }
@@ -528,7 +528,7 @@ func TestWhatANodeAllowsIsNotAskedAgain(t *testing.T) {
 	w.pod("web-0")
 }
 
-// A file that has not been read since the start has a Deployment and a Job that run; a lower source has them too.
+// A file that has not been read since startup contains a Deployment and a Job that run; a source of lower precedence contains them too.
 func TestWhatRunsIsNotMadeAnewByADocumentThatAnotherOneGoesBefore(t *testing.T) {
 	w := newWorld(t, app("Deployment", "  replicas: 2\n", "a")+"---\n"+job("", "a"))
 	w.settle()
@@ -564,7 +564,7 @@ func TestWhatRunsIsNotMadeAnewByADocumentThatAnotherOneGoesBefore(t *testing.T) 
 		}
 		return strings.Join(names, " ")
 	}
-	// One of the pods has been given the content of the lower place already, before the agent started.
+	// One of the pods was updated to the content of the lower source before the agent started.
 	moved := *seen[0].Recorded
 	moved.Origin = docs[0].Origin
 	seen[0].Recorded = &moved
