@@ -36,7 +36,7 @@ func changed(h map[manifests.Key]admit.Holding, name string, change func(*admit.
 	return h
 }
 
-func TestWhatDoesNotFitWaitsWithTheExactShortage(t *testing.T) {
+func TestPodThatDoesNotFitReportsExactShortage(t *testing.T) {
 	type pods = []*manifests.Pod
 	a, b := requesting("a", "1", "1Gi", ""), requesting("b", "2", "1Gi", "")
 	initial := requesting("i", "100m", "", "")
@@ -240,8 +240,8 @@ func TestNodeAffinity(t *testing.T) {
 	}
 }
 
-// TestAPodForAnotherPlatformNeverStarts covers a machine without configured labels: its platform is known anyway.
-func TestAPodForAnotherPlatformNeverStarts(t *testing.T) {
+// TestPodForOtherPlatformNeverStarts covers a machine without configured labels: its platform is known anyway.
+func TestPodForOtherPlatformNeverStarts(t *testing.T) {
 	const failed = "Predicate NodeAffinity failed: node(s) didn't match Pod's node affinity/selector: "
 	in := func(key string, values ...string) corev1.NodeSelectorTerm {
 		return corev1.NodeSelectorTerm{MatchExpressions: []corev1.NodeSelectorRequirement{{Key: key, Operator: corev1.NodeSelectorOpIn, Values: values}}}
@@ -298,9 +298,9 @@ func TestAPodForAnotherPlatformNeverStarts(t *testing.T) {
 	}
 }
 
-// TestAdmissionComesToRestWithoutOvercommitting: for any desired pods, admission converges, never exceeds a limit, and holds no pod that
+// TestAdmissionConvergesWithoutOvercommit: for any desired pods, admission converges, never exceeds a limit, and holds no pod that
 // would fit.
-func TestAdmissionComesToRestWithoutOvercommitting(t *testing.T) {
+func TestAdmissionConvergesWithoutOvercommit(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		total := admit.Requests{corev1.ResourceCPU: 4000, corev1.ResourceMemory: 4 << 30}
 		var desired []*manifests.Pod
@@ -377,7 +377,7 @@ func fits(total admit.Requests, all []*manifests.Pod, active map[manifests.Key]b
 	return true
 }
 
-func TestWhatHoldsAPodForGood(t *testing.T) {
+func TestFinalOfHeldPods(t *testing.T) {
 	port := func(name string, number int32) *manifests.Pod {
 		c := testContainer("a", runtimetest.ScriptServe)
 		c.Ports = []corev1.ContainerPort{{ContainerPort: 80, HostPort: number}}

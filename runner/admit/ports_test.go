@@ -15,7 +15,7 @@ import (
 	"monopod/runner/admit"
 )
 
-func TestHostPortsAreGivenOnce(t *testing.T) {
+func TestHostPortsAreAssignedOnce(t *testing.T) {
 	type pods = []*manifests.Pod
 	type known = map[manifests.Key]admit.Holding
 	seen := func(all ...*manifests.Pod) known {

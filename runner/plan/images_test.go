@@ -17,7 +17,7 @@ func withImages(p *manifests.Pod, images map[string]string) *manifests.Pod {
 	return &manifests.Pod{Object: p.Object, Origin: p.Origin, Images: images}
 }
 
-func TestAPodThatAsksForDigestsRunsThem(t *testing.T) {
+func TestPodRunsRequestedDigests(t *testing.T) {
 	old := limited("1", "1Gi")
 	pinned := func(digest string) *manifests.Pod { return withImages(old, map[string]string{"a": digest}) }
 	for _, c := range []struct {
@@ -51,7 +51,7 @@ func TestAPodThatAsksForDigestsRunsThem(t *testing.T) {
 	}
 }
 
-func TestTheStatusTellsTheDigestsThatRun(t *testing.T) {
+func TestStatusContainsRunningDigests(t *testing.T) {
 	pod := edited(testPod("web", testContainer("a", ""), testContainer("b", ""), testContainer("c", "")), func(p *corev1.Pod) {
 		p.Spec.InitContainers = []corev1.Container{testContainer("init", "")}
 	})

@@ -288,7 +288,7 @@ func TestScenarios(t *testing.T) {
 	}
 }
 
-func TestAPlanLeavesItsInputAlone(t *testing.T) {
+func TestPlanDoesNotChangeItsInput(t *testing.T) {
 	files, _ := filepath.Glob(filepath.Join(scenarios, "*.txtar"))
 	for _, file := range files {
 		a, err := txtar.ParseFile(file)

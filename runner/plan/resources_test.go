@@ -102,7 +102,7 @@ func testPodAB() *manifests.Pod {
 	return testPod("x", testContainer("a", runtimetest.ScriptServe), testContainer("b", runtimetest.ScriptServe))
 }
 
-func TestARefusedResizeIsShown(t *testing.T) {
+func TestStatusShowsRefusedResize(t *testing.T) {
 	old, now := limited("1", "1Gi"), limited("1", "1Mi")
 	o := runs(old)
 	o.Failures = map[string]plan.Failure{"resize:a": {Reason: runner.ReasonResizeError, Message: "too little", Count: 1, At: zero}}

@@ -73,7 +73,7 @@ func TestNextRestart(t *testing.T) {
 	}
 }
 
-func TestACrashLoopWaitsAsKubeletDoes(t *testing.T) {
+func TestCrashLoopBackOffMatchesKubelet(t *testing.T) {
 	now := time.Date(2026, 1, 2, 3, 0, 0, 0, time.UTC)
 	c := runner.Container{State: runner.ContainerExited, StartedAt: now, Exit: &runner.Termination{ExitCode: 1, FinishedAt: now}}
 	for i, want := range []int{0, 10, 20, 40, 80, 160, 300, 300} {
@@ -86,7 +86,7 @@ func TestACrashLoopWaitsAsKubeletDoes(t *testing.T) {
 	}
 }
 
-func TestFailuresWaitByTheirKind(t *testing.T) {
+func TestBackOffOfFailuresByReason(t *testing.T) {
 	at := time.Date(2026, 1, 2, 3, 0, 0, 0, time.UTC)
 	tests := []struct {
 		reason string

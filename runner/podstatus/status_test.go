@@ -262,7 +262,7 @@ func TestContainerStatus(t *testing.T) {
 	}
 }
 
-func TestAPodStatusIsThatOfARealPod(t *testing.T) {
+func TestStatusMatchesKubernetesPod(t *testing.T) {
 	in := statusCase{instances: []runner.Container{running("1", "a", 3), running("2", "b", 7)}}.input("a", "b")
 	before := in.Desired.Object.DeepCopy()
 	p := podstatus.Of(in).Pod
@@ -297,8 +297,8 @@ func TestAPodStatusIsThatOfARealPod(t *testing.T) {
 	}
 }
 
-// TestOnlyWhatIsObservedIsReported uses manifests that are dumps of a cluster, with a status.
-func TestOnlyWhatIsObservedIsReported(t *testing.T) {
+// TestStatusOfManifestIsIgnored uses manifests that are dumps of a cluster, with a status.
+func TestStatusOfManifestIsIgnored(t *testing.T) {
 	old := metav1.NewTime(at(0).Add(-3 * 365 * 24 * time.Hour))
 	dump := func(p *corev1.Pod) {
 		p.CreationTimestamp, p.ResourceVersion = old, "7"
@@ -344,8 +344,8 @@ func TestOnlyWhatIsObservedIsReported(t *testing.T) {
 	}
 }
 
-// TestAStatusSharesTheManifestAndChangesNothing matters for memory: every pod has a status at all times.
-func TestAStatusSharesTheManifestAndChangesNothing(t *testing.T) {
+// TestStatusSharesManifestWithoutChangingIt matters for memory: every pod has a status at all times.
+func TestStatusSharesManifestWithoutChangingIt(t *testing.T) {
 	in := statusCase{instances: []runner.Container{running("a1", "a", 1)}}.input("a", "b")
 	in.Node, in.Removing = podstatus.Node{Name: "edge", IPs: []string{"192.0.2.1"}}, true
 	in.Desired.Object.Annotations, in.Desired.Object.Labels = map[string]string{"x": "y"}, map[string]string{"app": "web"}

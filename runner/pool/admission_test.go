@@ -39,7 +39,7 @@ func (r *rig) phases(want string, names ...string) {
 	}
 }
 
-func TestAPodThatDoesNotFitIsTriedAgainWhenThereIsRoom(t *testing.T) {
+func TestPodThatDoesNotFitIsRetriedWhenRoomIsFree(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
 		r.cfg.Room = room("4", "4Gi")
@@ -73,7 +73,7 @@ func TestAPodThatDoesNotFitIsTriedAgainWhenThereIsRoom(t *testing.T) {
 	})
 }
 
-func TestWhatHasEndedLeavesItsRoomToOthers(t *testing.T) {
+func TestCompletedPodFreesItsRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
 		r.cfg.Room, r.cfg.MaxPods = room("4", "4Gi"), 1
@@ -93,7 +93,7 @@ func TestWhatHasEndedLeavesItsRoomToOthers(t *testing.T) {
 	})
 }
 
-func TestAPodOfAHigherPriorityMakesRoomAndTheOtherComesBack(t *testing.T) {
+func TestPreemptedPodComesBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
 		r.cfg.Room = room("4", "4Gi")
@@ -148,7 +148,7 @@ func TestPodsStartByPriority(t *testing.T) {
 }
 
 // What a pod has written is deleted if disk space was the problem; otherwise its containers stay for inspection.
-func TestAPodThatIsEvictedForTheDiskGivesItBack(t *testing.T) {
+func TestDiskEvictionFreesDisk(t *testing.T) {
 	for resource, left := range map[string]int{runner.ResourceDisk: 0, runner.ResourceInodes: 0, "memory": 1} {
 		synctest.Test(t, func(t *testing.T) {
 			r := newRig(t).start()
@@ -204,9 +204,9 @@ func TestAnEvictedPodWaitsForTheBarrier(t *testing.T) {
 	})
 }
 
-// TestAnOrderToMakeRoomIsTakenBack has a pod that must make room and could not be stopped yet: it keeps running once the room is not
+// TestPreemptionIsCanceledWhenNotNeeded has a pod that must make room and could not be stopped yet: it keeps running once the room is not
 // needed.
-func TestAnOrderToMakeRoomIsTakenBack(t *testing.T) {
+func TestPreemptionIsCanceledWhenNotNeeded(t *testing.T) {
 	high := requesting("high", "3", "", "2")
 	for name, tt := range map[string]struct {
 		then []*manifests.Pod
@@ -259,8 +259,8 @@ func TestAnOrderToMakeRoomIsTakenBack(t *testing.T) {
 	}
 }
 
-// TestAnOrderToMakeRoomThatIsCarriedOut has the pod that needs the room disappear before the room is free.
-func TestAnOrderToMakeRoomThatIsCarriedOut(t *testing.T) {
+// TestPreemptionForPodThatDisappears has the pod that needs the room disappear before the room is free.
+func TestPreemptionForPodThatDisappears(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
 		r.cfg.Room = room("4", "4Gi")

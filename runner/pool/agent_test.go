@@ -30,7 +30,7 @@ func servers(n int) []*manifests.Pod {
 	return pods
 }
 
-func TestARestartOfTheAgentTouchesNothing(t *testing.T) {
+func TestAgentRestartChangesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t).start()
 		pods := servers(30)
@@ -51,7 +51,7 @@ func TestARestartOfTheAgentTouchesNothing(t *testing.T) {
 	})
 }
 
-func TestAnExitWhileTheAgentIsAwayIsSeen(t *testing.T) {
+func TestExitWhileAgentIsDownIsObserved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t).start()
 		pod := testPod("web", testContainer("a", runtimetest.ScriptServe))
@@ -73,8 +73,8 @@ func TestAnExitWhileTheAgentIsAwayIsSeen(t *testing.T) {
 	})
 }
 
-// TestTheAgentMayDieAfterAnyAction repeats the life of a pod; each time the agent dies one action later.
-func TestTheAgentMayDieAfterAnyAction(t *testing.T) {
+// TestAgentMayDieAfterAnyAction repeats the life of a pod; each time the agent dies one action later.
+func TestAgentMayDieAfterAnyAction(t *testing.T) {
 	first := testPod("web", testContainer("a", runtimetest.ScriptServe), testContainer("b", runtimetest.ScriptSlowStop))
 	edit := edited(first, func(p *corev1.Pod) { p.Spec.Containers[1].Image = "busybox:2" })
 	replaced := edited(edit, func(p *corev1.Pod) { p.Spec.Hostname = "other" })
@@ -117,7 +117,7 @@ func TestTheAgentMayDieAfterAnyAction(t *testing.T) {
 	}
 }
 
-func TestAPodNobodyWantsIsKeptUntilItsSourceHasBeenRead(t *testing.T) {
+func TestUndesiredPodIsKeptUntilItsSourceIsRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t).start()
 		r.update(testPod("web", testContainer("a", runtimetest.ScriptServe)))
@@ -158,7 +158,7 @@ func TestAPodNobodyWantsIsKeptUntilItsSourceHasBeenRead(t *testing.T) {
 	})
 }
 
-func TestARunningPodIsNotReplacedWhileAHigherPlaceIsUnread(t *testing.T) {
+func TestRunningPodIsNotReplacedWhileHigherSourceIsUnread(t *testing.T) {
 	higher := manifests.Origin{Source: "file", File: "/m/a.yaml"}
 	for name, lower := range map[string]manifests.Origin{
 		"of another source":          {Source: "applied", File: "/applied/web.yaml"},
@@ -331,7 +331,7 @@ func TestStoppingDoesNotWaitForStarting(t *testing.T) {
 	})
 }
 
-func TestWatchTellsEveryChange(t *testing.T) {
+func TestWatchReportsEveryChange(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t).start()
 		r.update(testPod("x", testContainer("a", runtimetest.ScriptServe)))
@@ -374,7 +374,7 @@ func TestWatchTellsEveryChange(t *testing.T) {
 	})
 }
 
-func TestASubscriberHearsOfAPodThatWentBeforeHeListened(t *testing.T) {
+func TestSubscriberGetsPodRemovedBeforeWatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t).start()
 		r.update(testPod("x", testContainer("a", runtimetest.ScriptServe)))
@@ -397,7 +397,7 @@ func TestASubscriberHearsOfAPodThatWentBeforeHeListened(t *testing.T) {
 	})
 }
 
-func TestStoppingTheAgentEndsNoPodAndNoActionHalfway(t *testing.T) {
+func TestStoppingAgentEndsNoPodAndNoRunningAction(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
 		r.fake.Delay = func(runner.Action) time.Duration { return 3 * time.Second }
@@ -419,7 +419,7 @@ func TestStoppingTheAgentEndsNoPodAndNoActionHalfway(t *testing.T) {
 	})
 }
 
-func TestOnlyTheLastOfManyUpdatesCounts(t *testing.T) {
+func TestOnlyLatestUpdateCounts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
 		r.fake.Delay = func(runner.Action) time.Duration { return time.Millisecond }
@@ -444,7 +444,7 @@ func TestOnlyTheLastOfManyUpdatesCounts(t *testing.T) {
 	})
 }
 
-func TestNoEndOfAPullIsMissed(t *testing.T) {
+func TestEndOfPullIsNeverMissed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
 		r.fake.Delay = func(a runner.Action) time.Duration {

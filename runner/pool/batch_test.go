@@ -86,7 +86,7 @@ func TestContainersBehindSidecarsAreCreatedAhead(t *testing.T) {
 	})
 }
 
-func TestACreationThatFailsHoldsNobodyUp(t *testing.T) {
+func TestFailedCreationDelaysNoOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newParallelRig(t, 3)
 		r.fake.Fail = func(_ manifests.Key, a runner.Action) error {
@@ -107,7 +107,7 @@ func TestACreationThatFailsHoldsNobodyUp(t *testing.T) {
 	})
 }
 
-func TestASlowImageHoldsNobodyUp(t *testing.T) {
+func TestSlowImageDelaysNoOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, begin := newParallelRig(t, 3), time.Now()
 		delay := r.fake.Delay
@@ -126,7 +126,7 @@ func TestASlowImageHoldsNobodyUp(t *testing.T) {
 	})
 }
 
-func TestWhatIsBeingCreatedIsWaitedFor(t *testing.T) {
+func TestRunningCreationsAreAwaited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newParallelRig(t, 3).start()
 		pod := testPod("web", testContainer("a", runtimetest.ScriptServe), testContainer("b", runtimetest.ScriptServe))
@@ -159,7 +159,7 @@ func (r *rig) with(content string, pod *manifests.Pod) {
 	r.settle()
 }
 
-func TestWhatWaitsToBeStartedFollowsEdits(t *testing.T) {
+func TestCreatedContainerFollowsEdits(t *testing.T) {
 	for what, c := range map[string]struct {
 		pod       *manifests.Pod
 		meanwhile func(*rig, *manifests.Pod)

@@ -79,7 +79,7 @@ func TestAPodFailsAtItsDeadline(t *testing.T) {
 	})
 }
 
-func TestTheDeadlineDoesNotConcernWhatHasEnded(t *testing.T) {
+func TestDeadlineIgnoresCompletedPods(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t).start()
 		pod := withDeadline(edited(testPod("web", testContainer("a", "after 10s")), func(p *corev1.Pod) { p.Spec.RestartPolicy = corev1.RestartPolicyNever }), 60)
@@ -103,8 +103,8 @@ func TestTheDeadlineDoesNotConcernWhatHasEnded(t *testing.T) {
 	})
 }
 
-// TestTheClockHasNoSayInTheDeadline sets the wall clock, which must not change the deadline.
-func TestTheClockHasNoSayInTheDeadline(t *testing.T) {
+// TestDeadlineIgnoresWallClock sets the wall clock, which must not change the deadline.
+func TestDeadlineIgnoresWallClock(t *testing.T) {
 	pod := withDeadline(testPod("web", testContainer("a", "")), 100)
 	i := running("1", "a", 1)
 	i.Hash = podhash.Container(pod.Object, "a")
@@ -128,8 +128,8 @@ func TestTheClockHasNoSayInTheDeadline(t *testing.T) {
 	}
 }
 
-// TestADeadlineThatIsBroughtForwardFailsThePodForGood shortens the deadline so that it has already expired.
-func TestADeadlineThatIsBroughtForwardFailsThePodForGood(t *testing.T) {
+// TestShortenedDeadlineFailsPodPermanently shortens the deadline so that it has already expired.
+func TestShortenedDeadlineFailsPodPermanently(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t).start()
 		pod := withDeadline(testPod("web", testContainer("a", runtimetest.ScriptServe)), 1000)

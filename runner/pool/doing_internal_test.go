@@ -9,7 +9,7 @@ import (
 )
 
 // The network is set up while other actions are applied, and outlasts the action that started it.
-func TestAPhaseIsReportedWithItsBeginningUntilItEnds(t *testing.T) {
+func TestPhaseIsReportedUntilItEnds(t *testing.T) {
 	t.Parallel()
 	var d doings
 	now := time.Unix(100, 0)

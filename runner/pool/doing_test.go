@@ -9,7 +9,7 @@ import (
 	"monopod/runner/runtimetest"
 )
 
-func TestAnActionThatHangsIsReportedWithItsBeginning(t *testing.T) {
+func TestHangingActionIsReportedWithStartTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
 		r.fake.Delay = func(a runner.Action) time.Duration {
@@ -33,7 +33,7 @@ func TestAnActionThatHangsIsReportedWithItsBeginning(t *testing.T) {
 	})
 }
 
-func TestWhatEndedAContainerThatNothingWasWrongWith(t *testing.T) {
+func TestStatusShowsWhatEndedHealthyContainer(t *testing.T) {
 	for name, tt := range map[string]struct {
 		end  func(r *rig)
 		want runner.EndedBy

@@ -81,7 +81,7 @@ func (d *diary) wants(t *testing.T, what, want string) {
 	}
 }
 
-func TestTheEventsOfAPodThatIsFine(t *testing.T) {
+func TestEventsOfHealthyPod(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, d := diaryRig(t)
 		r.fake.Delay = func(a runner.Action) time.Duration {
@@ -130,7 +130,7 @@ func TestTheEventsOfAPodThatIsFine(t *testing.T) {
 	})
 }
 
-func TestTheEventsOfACrashLoop(t *testing.T) {
+func TestEventsOfCrashLoop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, d := diaryRig(t)
 		r.start()
@@ -147,7 +147,7 @@ func TestTheEventsOfACrashLoop(t *testing.T) {
 	})
 }
 
-func TestTheEventsOfAnImageThatCannotBePulled(t *testing.T) {
+func TestEventsOfFailedPull(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, d := diaryRig(t)
 		f := &trouble{kind: runner.EnsureImage, err: &runner.StepError{
@@ -169,7 +169,7 @@ func TestTheEventsOfAnImageThatCannotBePulled(t *testing.T) {
 	})
 }
 
-func TestTheEventsOfStepsThatFail(t *testing.T) {
+func TestEventsOfFailedSteps(t *testing.T) {
 	fails := func(kind runner.ActionKind, reason string) func(*testing.T, *rig) {
 		return func(_ *testing.T, r *rig) {
 			var err error = &runner.StepError{Reason: reason, Err: errors.New("it is broken")}
@@ -262,7 +262,7 @@ func TestTheEventsOfStepsThatFail(t *testing.T) {
 	}
 }
 
-func TestTheEventsOfAReboot(t *testing.T) {
+func TestEventsOfReboot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, d := diaryRig(t)
 		r.start()
@@ -286,7 +286,7 @@ func TestTheEventsOfAReboot(t *testing.T) {
 	})
 }
 
-func TestTheEventsOfAnotherSandboxAreAboutItsUID(t *testing.T) {
+func TestEventsOfNewSandboxHaveItsUID(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, d := diaryRig(t)
 		r.start()
@@ -304,7 +304,7 @@ func TestTheEventsOfAnotherSandboxAreAboutItsUID(t *testing.T) {
 	})
 }
 
-func TestTheEventsOfProbes(t *testing.T) {
+func TestEventsOfProbes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, d := diaryRig(t)
 		a := &answers{m: map[string]string{"r": "warming up"}}
@@ -331,7 +331,7 @@ func TestTheEventsOfProbes(t *testing.T) {
 	})
 }
 
-func TestTheEventsOfHooks(t *testing.T) {
+func TestEventsOfHooks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, d := diaryRig(t)
 		r.fake.OnExec = scripted
@@ -354,7 +354,7 @@ func TestTheEventsOfHooks(t *testing.T) {
 	})
 }
 
-func TestTheEventsOfAPodThatWaitsOrFails(t *testing.T) {
+func TestEventsOfWaitingOrFailedPod(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, d := diaryRig(t)
 		r.start()
@@ -376,7 +376,7 @@ func TestTheEventsOfAPodThatWaitsOrFails(t *testing.T) {
 	})
 }
 
-func TestTheEventsOfAResize(t *testing.T) {
+func TestEventsOfResize(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, d := diaryRig(t)
 		f := &trouble{kind: runner.UpdateResources}
@@ -420,7 +420,7 @@ func (a *eavesdropper) Apply(ctx context.Context, key manifests.Key, pod *manife
 	return a.Runtime.Apply(ctx, key, pod, act)
 }
 
-func TestImagesAreTalkedOfOnlyWhenEventsAreKept(t *testing.T) {
+func TestImageProgressIsReportedOnlyWithRecorder(t *testing.T) {
 	for _, kept := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
 			r, _ := diaryRig(t)

@@ -34,7 +34,7 @@ func diskPod() *manifests.Pod {
 	})
 }
 
-func TestOveruseOfTheDisk(t *testing.T) {
+func TestDiskLimitsEvictPod(t *testing.T) {
 	const mi = 1 << 20
 	for _, tt := range []struct {
 		name            string
@@ -62,7 +62,7 @@ func TestOveruseOfTheDisk(t *testing.T) {
 	}
 }
 
-func TestWhoseDiskIsMeasured(t *testing.T) {
+func TestLimitsDisk(t *testing.T) {
 	for want, pods := range map[bool][]*manifests.Pod{
 		true: {
 			diskPod(),
@@ -82,8 +82,8 @@ func TestWhoseDiskIsMeasured(t *testing.T) {
 	}
 }
 
-// TestAnEvictedPodComesBack checks that the pod comes back without its data, after a back-off that grows.
-func TestAnEvictedPodComesBack(t *testing.T) {
+// TestEvictedPodComesBack checks that the pod comes back without its data, after a back-off that grows.
+func TestEvictedPodComesBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t).start()
 		pod := diskPod()
@@ -124,8 +124,8 @@ func TestAnEvictedPodComesBack(t *testing.T) {
 	})
 }
 
-// TestEvictionIsQuick checks that the pod's own grace period is ignored.
-func TestEvictionIsQuick(t *testing.T) {
+// TestEvictionIgnoresGracePeriodOfPod checks that the pod's own grace period is ignored.
+func TestEvictionIgnoresGracePeriodOfPod(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t).start()
 		pod := edited(diskPod(), func(p *corev1.Pod) {
@@ -162,8 +162,8 @@ func TestEvictionIsQuick(t *testing.T) {
 	})
 }
 
-// TestWhatHasEndedIsNotEvicted covers completed pods, which the kubelet does not evict either.
-func TestWhatHasEndedIsNotEvicted(t *testing.T) {
+// TestCompletedPodIsNotEvicted covers completed pods, which the kubelet does not evict either.
+func TestCompletedPodIsNotEvicted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t).start()
 		r.update(edited(diskPod(), func(p *corev1.Pod) {
@@ -189,8 +189,8 @@ func bound(pod *manifests.Pod, edit func(*corev1.Pod)) *manifests.Pod {
 	return b
 }
 
-// TestABoundPodThatWasEvictedStaysFailed: the API server has recorded it as Failed, and its controllers have replaced it.
-func TestABoundPodThatWasEvictedStaysFailed(t *testing.T) {
+// TestEvictedBoundPodStaysFailed: the API server has recorded it as Failed, and its controllers have replaced it.
+func TestEvictedBoundPodStaysFailed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t).start()
 		pod := bound(diskPod(), func(*corev1.Pod) {})
@@ -225,8 +225,8 @@ func TestABoundPodThatWasEvictedStaysFailed(t *testing.T) {
 	})
 }
 
-// TestABoundPodThatHasEndedTakesNoPlace: it does not run again, whatever is edited.
-func TestABoundPodThatHasEndedTakesNoPlace(t *testing.T) {
+// TestCompletedBoundPodTakesNoPlace: it does not run again, whatever is edited.
+func TestCompletedBoundPodTakesNoPlace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
 		r.cfg.MaxPods = 1
@@ -243,9 +243,9 @@ func TestABoundPodThatHasEndedTakesNoPlace(t *testing.T) {
 	})
 }
 
-// TestABoundPodThatHasEndedIsNotRunAgain: an edit restarts a completed pod from a file, but an API server does not accept a phase after the
+// TestCompletedBoundPodIsNotRestarted: an edit restarts a completed pod from a file, but an API server does not accept a phase after the
 // final one.
-func TestABoundPodThatHasEndedIsNotRunAgain(t *testing.T) {
+func TestCompletedBoundPodIsNotRestarted(t *testing.T) {
 	for script, phase := range map[string]corev1.PodPhase{runtimetest.ScriptSucceed: corev1.PodSucceeded, runtimetest.ScriptFail: corev1.PodFailed} {
 		t.Run(string(phase), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -49,7 +49,7 @@ func (f *trouble) over() {
 	f.err = nil
 }
 
-func TestAStartThatFailsIsRepeatedLaterAndLater(t *testing.T) {
+func TestFailedStartIsRetriedWithBackOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
 		f := &trouble{kind: runner.StartContainer, err: &runner.StepError{Reason: runner.ReasonRunContainerError, Err: errors.New("no such device")}}
@@ -69,7 +69,7 @@ func TestAStartThatFailsIsRepeatedLaterAndLater(t *testing.T) {
 	})
 }
 
-func TestAStartThatIsRefusedIsRepeatedLaterAndLater(t *testing.T) {
+func TestRefusedStartIsRetriedWithBackOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t).start()
 		began := time.Now()
@@ -81,7 +81,7 @@ func TestAStartThatIsRefusedIsRepeatedLaterAndLater(t *testing.T) {
 	})
 }
 
-func TestANetworkThatFailsIsRepeatedLaterAndLater(t *testing.T) {
+func TestFailedNetworkIsRetriedWithBackOff(t *testing.T) {
 	needsIP := testContainer("a", runtimetest.ScriptServe)
 	needsIP.Env = []corev1.EnvVar{{Name: "IP", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "status.podIP"}}}}
 	tests := []struct {
@@ -126,7 +126,7 @@ func TestANetworkThatFailsIsRepeatedLaterAndLater(t *testing.T) {
 	}
 }
 
-func TestTheHistorySurvivesARebootWithASlowRegistry(t *testing.T) {
+func TestHistorySurvivesRebootWithSlowRegistry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t).start()
 		pod := testPod("web", testContainer("a", runtimetest.ScriptServe), testContainer("b", runtimetest.ScriptServe))
@@ -160,7 +160,7 @@ func TestTheHistorySurvivesARebootWithASlowRegistry(t *testing.T) {
 	})
 }
 
-func TestASandboxStaysAsLongAsAContainerCannotBeRemoved(t *testing.T) {
+func TestSandboxStaysWhileContainerCannotBeRemoved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
 		f := &trouble{kind: runner.RemoveContainer, err: errors.New("device or resource busy")}
@@ -205,7 +205,7 @@ func TestAnEditEndsTheBackOff(t *testing.T) {
 	})
 }
 
-func TestWhatIsNewerInterruptsAPlan(t *testing.T) {
+func TestNewAssignmentInterruptsPlan(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
 		r.fake.Delay = func(a runner.Action) time.Duration {
@@ -264,7 +264,7 @@ func deafRig(t *testing.T) (*rig, *deaf) {
 	return r.start(), d
 }
 
-func TestEverybodyLooksAgainWhenEventsWereLost(t *testing.T) {
+func TestAllPodsAreObservedAfterLostEvents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, d := deafRig(t)
 		r.update(testPod("web", testContainer("a", runtimetest.ScriptServe)))
@@ -292,7 +292,7 @@ func TestEverybodyLooksAgainWhenEventsWereLost(t *testing.T) {
 }
 
 // A pod can be created at the end of an interruption, after the observation that found it removed.
-func TestAPodThatNobodyKnewOfIsFoundAfterEventsWereLost(t *testing.T) {
+func TestUnknownPodIsFoundAfterLostEvents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, d := deafRig(t)
 		r.update(testPod("web", testContainer("a", runtimetest.ScriptServe)))
@@ -308,7 +308,7 @@ func TestAPodThatNobodyKnewOfIsFoundAfterEventsWereLost(t *testing.T) {
 	})
 }
 
-func TestWhatFailedIsTriedAgainAtOnceWhenTheRuntimeSaysThatAnythingMayHaveChanged(t *testing.T) {
+func TestZeroKeyOfWatchRetriesFailuresAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
 		began := time.Now()
@@ -329,7 +329,7 @@ func TestWhatFailedIsTriedAgainAtOnceWhenTheRuntimeSaysThatAnythingMayHaveChange
 	})
 }
 
-func TestAProfileThatIsMissingIsPartOfTheTrouble(t *testing.T) {
+func TestTroubleContainsMissingProfile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
 		want := cause.Cause{

@@ -28,7 +28,7 @@ func (r *rig) gate(h *runner.Halt, names ...string) {
 
 func drained() *runner.Halt { return &runner.Halt{Reason: runner.ReasonDrained, Message: "by a test"} }
 
-func TestAHaltedPodStopsAndGoesOnWhereItWas(t *testing.T) {
+func TestHaltedPodStopsAndResumes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t).start()
 		web, other := testPod("web", testContainer("a", runtimetest.ScriptServe)), testPod("other", testContainer("a", runtimetest.ScriptServe))
@@ -62,7 +62,7 @@ func TestAHaltedPodStopsAndGoesOnWhereItWas(t *testing.T) {
 	})
 }
 
-func TestAShutdownBoundsGraceAndFailsThePod(t *testing.T) {
+func TestShutdownLimitsGraceAndFailsPod(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t).start()
 		r.update(testPod("web", testContainer("a", runtimetest.ScriptStubborn)))
@@ -87,7 +87,7 @@ func TestAShutdownBoundsGraceAndFailsThePod(t *testing.T) {
 	})
 }
 
-func TestPodsThatAreNotThereWaitForTheGate(t *testing.T) {
+func TestNewPodsWaitForGate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t).start()
 		r.gate(drained(), "web")
@@ -105,7 +105,7 @@ func TestPodsThatAreNotThereWaitForTheGate(t *testing.T) {
 }
 
 // An eviction order applies only to the moment of the order: after a drain it is void.
-func TestAHaltedPodIsNotEvictedWhenItGoesOn(t *testing.T) {
+func TestResumedPodIsNotEvicted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for name, early := range map[string]bool{"ordered before": true, "ordered meanwhile": false} {
 			r := newRig(t).start()
@@ -140,7 +140,7 @@ func TestAHaltedPodIsNotEvictedWhenItGoesOn(t *testing.T) {
 }
 
 // A cordon keeps new pods from starting; existing ones keep running, including edits and restarts.
-func TestARuleThatOnlyWaitsLeavesWhatIsThereAlone(t *testing.T) {
+func TestWaitRuleDoesNotAffectExistingPods(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t).start()
 		web := testPod("web", testContainer("a", runtimetest.ScriptServe))
@@ -170,7 +170,7 @@ func TestARuleThatOnlyWaitsLeavesWhatIsThereAlone(t *testing.T) {
 	})
 }
 
-func TestWhatIsOverStaysOverWhenHalted(t *testing.T) {
+func TestHaltKeepsCompletedPodsCompleted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t).start()
 		once := edited(testPod("once", testContainer("a", runtimetest.ScriptServe)), func(p *corev1.Pod) { p.Spec.RestartPolicy = corev1.RestartPolicyNever })
@@ -191,7 +191,7 @@ func TestWhatIsOverStaysOverWhenHalted(t *testing.T) {
 	})
 }
 
-func TestAHaltSurvivesTheAgentAtAnyAction(t *testing.T) {
+func TestHaltSurvivesAgentDeathAfterAnyAction(t *testing.T) {
 	pod := testPod("web", testContainer("a", runtimetest.ScriptServe), testContainer("b", runtimetest.ScriptSlowStop))
 	pod.Object.Spec.InitContainers = []corev1.Container{testSidecar("side", runtimetest.ScriptServe)}
 	for kill := 1; ; kill++ {

@@ -59,7 +59,7 @@ func hookRig(t *testing.T) *rig {
 	return r.start()
 }
 
-func TestAPostStartHookHoldsBackWhatComesAfterIt(t *testing.T) {
+func TestPostStartHookDelaysLaterContainers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := hookRig(t)
 		pod := edited(initPod("web", hooked(testSidecar("side", runtimetest.ScriptServe), "slow side", "")), func(p *corev1.Pod) {
@@ -90,7 +90,7 @@ func TestAPostStartHookHoldsBackWhatComesAfterIt(t *testing.T) {
 	})
 }
 
-func TestAPostStartHookIsWaitedForWhileItsImageIsFetched(t *testing.T) {
+func TestPostStartHookDelaysLaterContainersDuringPull(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
 		r.fake.OnExec = scripted
@@ -113,7 +113,7 @@ func TestAPostStartHookIsWaitedForWhileItsImageIsFetched(t *testing.T) {
 	})
 }
 
-func TestAPostStartHookThatFailsEndsItsContainer(t *testing.T) {
+func TestFailedPostStartHookStopsContainer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := hookRig(t)
 		began := time.Now()
@@ -149,7 +149,7 @@ func TestAPostStartHookThatFailsEndsItsContainer(t *testing.T) {
 	})
 }
 
-func TestAPreStopHookRunsBeforeTheSignal(t *testing.T) {
+func TestPreStopHookRunsBeforeSignal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, tt := range []struct{ hook, signals, kills string }{
 			{"slow", "5", "30"}, {"fail", "0", "30"}, {"hang", "30", "32"},
@@ -174,7 +174,7 @@ func TestAPreStopHookRunsBeforeTheSignal(t *testing.T) {
 	})
 }
 
-func TestAPreStopHookAndTheAgent(t *testing.T) {
+func TestPreStopHookAcrossAgentRestarts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := hookRig(t)
 		r.update(testPod("web", hooked(testContainer("a", runtimetest.ScriptStubborn), "", "slow")))

@@ -275,7 +275,7 @@ func TestSidecarsEndWithThePod(t *testing.T) {
 	}
 }
 
-func TestAfterARebootAllIsRunAgainInOrder(t *testing.T) {
+func TestRebootRerunsAllContainersInOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t).start()
 		pod := edited(initPod("web", testContainer("one", runtimetest.ScriptSucceed), testSidecar("side", runtimetest.ScriptServe)), func(p *corev1.Pod) {
@@ -306,7 +306,7 @@ func TestAfterARebootAllIsRunAgainInOrder(t *testing.T) {
 	})
 }
 
-func TestImagesAreFetchedWhileInitContainersRun(t *testing.T) {
+func TestImagesArePulledWhileInitContainersRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
 		r.fake.Delay = func(a runner.Action) time.Duration {
@@ -324,9 +324,9 @@ func TestImagesAreFetchedWhileInitContainersRun(t *testing.T) {
 	})
 }
 
-// TestTheAgentMayDieInTheMiddleOfInitialization repeats a life; each time the agent dies one action later. No init container that has
+// TestAgentMayDieDuringInitialization repeats a life; each time the agent dies one action later. No init container that has
 // succeeded runs twice.
-func TestTheAgentMayDieInTheMiddleOfInitialization(t *testing.T) {
+func TestAgentMayDieDuringInitialization(t *testing.T) {
 	pod := initPod("web", testContainer("one", runtimetest.ScriptSucceed), testSidecar("side", runtimetest.ScriptServe), testContainer("two", runtimetest.ScriptSucceed))
 	for kill := 1; ; kill++ {
 		died := false
@@ -370,7 +370,7 @@ func TestTheAgentMayDieInTheMiddleOfInitialization(t *testing.T) {
 	}
 }
 
-func TestAnEditOfWhatMayNotBeRestarted(t *testing.T) {
+func TestContainersRestartedByEdit(t *testing.T) {
 	base := initPod("web", testContainer("one", runtimetest.ScriptSucceed), testSidecar("side", runtimetest.ScriptServe))
 	for _, tt := range []struct {
 		name   string
@@ -419,7 +419,7 @@ func TestAnEditOfWhatMayNotBeRestarted(t *testing.T) {
 	}
 }
 
-func TestARestartIsWaitedForInTheOrderOfThePod(t *testing.T) {
+func TestLaterContainersWaitForRestartOfEarlierOnes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		// No container runs when the sidecar crash-loops: the regular container waits for it.
 		r := newRig(t).start()
@@ -443,7 +443,7 @@ func TestARestartIsWaitedForInTheOrderOfThePod(t *testing.T) {
 	})
 }
 
-func TestAnInitContainerKilledForLackOfMemoryHasNotSucceeded(t *testing.T) {
+func TestOOMKilledInitContainerHasNotSucceeded(t *testing.T) {
 	c := exited("1", "one", 0, 9)
 	c.SandboxID, c.Exit.Reason = "s", runner.ReasonOOMKilled
 	pod := initPod("web", testContainer("one", ""))

@@ -24,8 +24,8 @@ func onPort(namespace, container string) *manifests.Pod {
 	})
 }
 
-// TestAPortOfTheHostIsGivenUpBeforeItIsTaken: a kubelet rejects the second of these edits permanently.
-func TestAPortOfTheHostIsGivenUpBeforeItIsTaken(t *testing.T) {
+// TestHostPortIsReleasedBeforeReuse: a kubelet rejects the second of these edits permanently.
+func TestHostPortIsReleasedBeforeReuse(t *testing.T) {
 	const slowStop = 200 * time.Millisecond // in the script
 	for _, tt := range []struct {
 		name          string
@@ -62,8 +62,8 @@ func TestAPortOfTheHostIsGivenUpBeforeItIsTaken(t *testing.T) {
 	}
 }
 
-// TestOnlyANewContainerWaitsForOneThatIsTakenOut removes a container from the manifest that takes 30 s to end.
-func TestOnlyANewContainerWaitsForOneThatIsTakenOut(t *testing.T) {
+// TestOnlyNewContainerWaitsForRemovedOne removes a container from the manifest that takes 30 s to end.
+func TestOnlyNewContainerWaitsForRemovedOne(t *testing.T) {
 	serving := func(script string) *manifests.Pod {
 		c := testContainer("serving", script)
 		c.Ports = []corev1.ContainerPort{{ContainerPort: 8080, Protocol: corev1.ProtocolTCP}}
@@ -101,7 +101,7 @@ func TestOnlyANewContainerWaitsForOneThatIsTakenOut(t *testing.T) {
 	}
 }
 
-func TestAnInitContainerOrASidecarMayBeTakenOutWhileTheAgentIsAway(t *testing.T) {
+func TestInitContainerOrSidecarRemovedWhileAgentIsDown(t *testing.T) {
 	base := initPod("web", testContainer("one", runtimetest.ScriptSucceed), testSidecar("side", runtimetest.ScriptServe))
 	for _, tt := range []struct {
 		name   string
@@ -134,7 +134,7 @@ func TestAnInitContainerOrASidecarMayBeTakenOutWhileTheAgentIsAway(t *testing.T)
 	}
 }
 
-func TestAManifestThatWasTakenAwayWhileTheAgentWasAwayLeavesNothing(t *testing.T) {
+func TestManifestRemovedWhileAgentIsDownLeavesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t).start()
 		gone, stays := initPod("web", testSidecar("side", runtimetest.ScriptServe)), testPod("stays", testContainer("a", runtimetest.ScriptServe))
@@ -152,7 +152,7 @@ func TestAManifestThatWasTakenAwayWhileTheAgentWasAwayLeavesNothing(t *testing.T
 	})
 }
 
-func TestAManifestThatComesBackRunsAgain(t *testing.T) {
+func TestRestoredManifestRunsAgain(t *testing.T) {
 	for name, after := range map[string]time.Duration{"while the pod ends": time.Second, "when it is gone": time.Hour} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -178,7 +178,7 @@ func TestAManifestThatComesBackRunsAgain(t *testing.T) {
 	}
 }
 
-func TestAnEditWaitsForTheGracePeriodOfWhatRan(t *testing.T) {
+func TestEditWaitsForGracePeriodOfOldInstance(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t).start()
 		pod := testPod("web", testContainer("a", runtimetest.ScriptStubborn))
@@ -197,7 +197,7 @@ func TestAnEditWaitsForTheGracePeriodOfWhatRan(t *testing.T) {
 	})
 }
 
-func TestATerminationGoesOnWhenContainerdIsBack(t *testing.T) {
+func TestTerminationContinuesAfterContainerdReturns(t *testing.T) {
 	for name, away := range map[string]time.Duration{"within the grace period": 10 * time.Second, "after it": time.Hour} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

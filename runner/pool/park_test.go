@@ -15,8 +15,8 @@ import (
 	"monopod/runner/runtimetest"
 )
 
-// TestAPodThatRestsHasNoGoroutine checks that parked workers still react: to an event, an edit, a time, and the shutdown of the pool.
-func TestAPodThatRestsHasNoGoroutine(t *testing.T) {
+// TestIdlePodHasNoGoroutine checks that parked workers still react: to an event, an edit, a time, and the shutdown of the pool.
+func TestIdlePodHasNoGoroutine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t).start()
 		var pods []*manifests.Pod

@@ -26,7 +26,7 @@ func losePins(r *rig, pod ...func(*corev1.Pod)) {
 }
 
 // Containers that run after their pins were lost are treated as in any other sandbox.
-func TestWhatRunsWithoutPinsIsStillLookedAfter(t *testing.T) {
+func TestPodWithoutPinsIsStillManaged(t *testing.T) {
 	for name, tt := range map[string]struct {
 		first, then func(*corev1.Pod)
 		check       func(*testing.T, *rig, *answers)

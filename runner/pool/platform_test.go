@@ -10,8 +10,8 @@ import (
 	"monopod/runner/admit"
 )
 
-// TestThePoolKnowsItsPlatformWithoutNodeLabels: a pod for another platform waits, and no part of it is started.
-func TestThePoolKnowsItsPlatformWithoutNodeLabels(t *testing.T) {
+// TestPodForOtherPlatformWaitsWithoutNodeLabels: a pod for another platform waits, and no part of it is started.
+func TestPodForOtherPlatformWaitsWithoutNodeLabels(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
 		r.cfg.Platform = manifests.Platform{OS: "linux", Arch: "amd64"}

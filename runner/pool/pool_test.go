@@ -143,7 +143,7 @@ func (r *rig) status(name string) podstatus.Status {
 	return podstatus.Status{}
 }
 
-func TestAPodComesUpAndGoesAway(t *testing.T) {
+func TestPodIsCreatedAndRemoved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t).start()
 		r.update(testPod("web", testContainer("a", runtimetest.ScriptServe), testContainer("b", runtimetest.ScriptServe)))
@@ -171,7 +171,7 @@ func TestAPodComesUpAndGoesAway(t *testing.T) {
 	})
 }
 
-func TestAnEditOfOneContainerTouchesOnlyThatOne(t *testing.T) {
+func TestEditAffectsOnlyEditedContainer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t).start()
 		pod := testPod("web", testContainer("a", runtimetest.ScriptServe), testContainer("b", runtimetest.ScriptSlowStop))
@@ -190,7 +190,7 @@ func TestAnEditOfOneContainerTouchesOnlyThatOne(t *testing.T) {
 	})
 }
 
-func TestPodsAreSortedAndCarryTheirOrigin(t *testing.T) {
+func TestPodsAreSortedAndHaveOrigin(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t).start()
 		r.update(servers(5)[4], servers(5)[1], servers(5)[3])
@@ -204,7 +204,7 @@ func TestPodsAreSortedAndCarryTheirOrigin(t *testing.T) {
 	})
 }
 
-func TestAPodHasNoUIDOfAnother(t *testing.T) {
+func TestPodsHaveDistinctUIDs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t).start()
 		pods := servers(20)
@@ -223,7 +223,7 @@ func TestAPodHasNoUIDOfAnother(t *testing.T) {
 	})
 }
 
-func TestTheLoopOfAPoolTakesNoticeWhileItRuns(t *testing.T) {
+func TestBeatRespondsWhileRunning(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t).start()
 		if err := r.pool.Beat(t.Context()); err != nil {

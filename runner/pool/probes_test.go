@@ -79,7 +79,7 @@ func wantReady(t *testing.T, r *rig, started, ready bool) {
 	}
 }
 
-func TestReadinessChangesTheConditionAndNothingElse(t *testing.T) {
+func TestReadinessChangesOnlyCondition(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, a := probeRig(t)
 		a.set("r", "warming up")
@@ -162,7 +162,7 @@ func TestALivenessProbeThatFailsRestartsItsContainer(t *testing.T) {
 	}
 }
 
-func TestASlowStarterIsGivenTime(t *testing.T) {
+func TestStartupProbeDelaysLivenessProbe(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, a := probeRig(t)
 		a.set("s", "loading")
@@ -207,7 +207,7 @@ func TestAStartupProbeThatFailsRestartsItsContainer(t *testing.T) {
 	})
 }
 
-func TestASidecarCountsWhenItsStartupProbeHasSucceeded(t *testing.T) {
+func TestSidecarCountsAsStartedAfterStartupProbe(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, a := probeRig(t)
 		a.set("s", "loading")
@@ -227,7 +227,7 @@ func TestASidecarCountsWhenItsStartupProbeHasSucceeded(t *testing.T) {
 	})
 }
 
-func TestWhatWasReadyStaysReadyOverARestartOfTheAgent(t *testing.T) {
+func TestReadyContainerStaysReadyAfterAgentRestart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, a := probeRig(t)
 		c := testContainer("a", runtimetest.ScriptServe)
@@ -286,7 +286,7 @@ func TestAnEditOfAProbeRestartsNothing(t *testing.T) {
 	})
 }
 
-func TestReadinessGatesKeepAPodFromBeingReady(t *testing.T) {
+func TestReadinessGatesDelayReady(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t).start()
 		r.update(edited(testPod("web", testContainer("a", runtimetest.ScriptServe)), func(p *corev1.Pod) {
@@ -308,7 +308,7 @@ func TestReadinessGatesKeepAPodFromBeingReady(t *testing.T) {
 	})
 }
 
-func TestALivenessProbeThatFailsRunsThePreStopHookOnceAndSignalsOnce(t *testing.T) {
+func TestFailedLivenessProbeRunsPreStopHookOnceAndSignalsOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, a := newRig(t), &answers{m: map[string]string{"l": "deadlock"}}
 		r.fake.OnExec = func(ctx context.Context, key manifests.Key, c string, q runner.ExecRequest) (runner.ExecResult, error) {

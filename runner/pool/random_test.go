@@ -784,8 +784,8 @@ func changeInit(o *corev1.Pod, s step) {
 	}
 }
 
-// TestAnArmedKillIsSettledBeforeTheEnd has the agent die during the finale, after the last check that it is alive.
-func TestAnArmedKillIsSettledBeforeTheEnd(t *testing.T) {
+// TestArmedKillIsDisarmedBeforeFinale has the agent die during the finale, after the last check that it is alive.
+func TestArmedKillIsDisarmedBeforeFinale(t *testing.T) {
 	for _, kill := range []int{1, 2, 3, 4, 100} {
 		synctest.Test(t, func(t *testing.T) {
 			c := newChaos(t, 0)

@@ -60,7 +60,7 @@ func configMapPod() *manifests.Pod {
 	})
 }
 
-func TestAPodWaitsForWhatItRefersTo(t *testing.T) {
+func TestPodWaitsForReferencedObjects(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
 		n := &needy{Runtime: r.fake}

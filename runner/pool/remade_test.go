@@ -34,7 +34,7 @@ func (r *rig) remade(pod *manifests.Pod, more ...*manifests.Pod) {
 	}
 }
 
-func TestAPodThatIsMadeAnewKeepsItsRoom(t *testing.T) {
+func TestRecreatedPodKeepsItsRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
 		r.cfg.Room = room("4", "4Gi")
@@ -51,7 +51,7 @@ func TestAPodThatIsMadeAnewKeepsItsRoom(t *testing.T) {
 	})
 }
 
-func TestAPodThatIsMadeAnewKeepsItsPorts(t *testing.T) {
+func TestRecreatedPodKeepsItsPorts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t).start()
 		serving := func(name string) *manifests.Pod {
@@ -78,7 +78,7 @@ func keptOut() map[string]func(*pool.Pool, *runner.Held) {
 	}
 }
 
-func TestAPodThatIsMadeAnewIsNotKeptOut(t *testing.T) {
+func TestRecreatedPodIsNotKeptOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for name, set := range keptOut() {
 			r := newRig(t).start()
@@ -125,7 +125,7 @@ func (r *rig) killedBetween(pod *manifests.Pod, more ...*manifests.Pod) (edit *m
 	return edit
 }
 
-func TestAPodThatWasBeingMadeAnewKeepsItsPlaceOverAKill(t *testing.T) {
+func TestRecreatedPodKeepsItsPlaceAfterKill(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for name, set := range keptOut() {
 			r := newRig(t).start()
@@ -143,7 +143,7 @@ func TestAPodThatWasBeingMadeAnewKeepsItsPlaceOverAKill(t *testing.T) {
 	})
 }
 
-func TestTheRoomOfAPodThatWasBeingMadeAnewIsNobodyElsesOverAKill(t *testing.T) {
+func TestRoomOfRecreatedPodStaysReservedAfterKill(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
 		r.cfg.Room = room("4", "4Gi")
@@ -169,7 +169,7 @@ func TestTheRoomOfAPodThatWasBeingMadeAnewIsNobodyElsesOverAKill(t *testing.T) {
 	})
 }
 
-func TestAnEditOfAnEditThatDoesNotFitLeavesTheFirstOne(t *testing.T) {
+func TestEditThatDoesNotFitKeepsPreviousEdit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
 		r.cfg.Room = room("4", "4Gi")
@@ -206,7 +206,7 @@ func TestAnEditOfAnEditThatDoesNotFitLeavesTheFirstOne(t *testing.T) {
 	})
 }
 
-func TestTheRoomOfAPodOfWhichTheSourceIsNotReadYetIsNobodyElses(t *testing.T) {
+func TestRoomOfPodWithUnreadSourceStaysReserved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
 		r.cfg.Room = room("4", "4Gi")
@@ -220,7 +220,7 @@ func TestTheRoomOfAPodOfWhichTheSourceIsNotReadYetIsNobodyElses(t *testing.T) {
 	})
 }
 
-func TestPodsThatRunAreLeftAloneWhenThereIsLessRoomAfterARestart(t *testing.T) {
+func TestRunningPodsSurviveReducedRoomAfterRestart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
 		r.cfg.Room = room("4", "4Gi")

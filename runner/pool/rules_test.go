@@ -142,8 +142,8 @@ func TestAllContainersAreRestarted(t *testing.T) {
 	})
 }
 
-// TestTheAgentMayDieWhileAllContainersAreRestarted has the agent die one action later each time.
-func TestTheAgentMayDieWhileAllContainersAreRestarted(t *testing.T) {
+// TestAgentMayDieDuringRestartOfAllContainers has the agent die one action later each time.
+func TestAgentMayDieDuringRestartOfAllContainers(t *testing.T) {
 	pod := edited(initPod("web", testContainer("one", runtimetest.ScriptSucceed)), func(p *corev1.Pod) {
 		p.Spec.Containers = []corev1.Container{testContainer("a", runtimetest.ScriptSlowStop), restarter(), testContainer("b", runtimetest.ScriptServe)}
 	})

@@ -94,7 +94,7 @@ func scaleRig(t *testing.T, n int, ports bool) (*rig, *counted, []*manifests.Pod
 }
 
 // The cost of a pod must not depend on the number of other pods.
-func TestAPodAsksAsLittleOfTheRuntimeAmongManyAsAmongFew(t *testing.T) {
+func TestRuntimeCallsOfOnePodDoNotGrowWithOtherPods(t *testing.T) {
 	for _, ports := range []bool{false, true} {
 		t.Run(fmt.Sprintf("host ports %t", ports), func(t *testing.T) {
 			perPod := map[int]string{}
@@ -116,7 +116,7 @@ func TestAPodAsksAsLittleOfTheRuntimeAmongManyAsAmongFew(t *testing.T) {
 	}
 }
 
-func TestAnEditOrAnExitOfOnePodLooksAtNoOther(t *testing.T) {
+func TestEditOrExitOfOnePodDoesNotObserveOthers(t *testing.T) {
 	for _, ports := range []bool{false, true} {
 		t.Run(fmt.Sprintf("host ports %t", ports), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

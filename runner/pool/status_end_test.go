@@ -14,7 +14,7 @@ import (
 )
 
 // The results of a removed pod are reported to the end: an API server has no other way to learn them.
-func TestTheLastStatusOfARemovedPodHasTheEndsOfItsContainers(t *testing.T) {
+func TestLastStatusOfRemovedPodHasContainerResults(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
 		var gone []podstatus.Status
@@ -45,7 +45,7 @@ func TestTheLastStatusOfARemovedPodHasTheEndsOfItsContainers(t *testing.T) {
 }
 
 // A pod that is created again after a removal shows nothing of the previous one.
-func TestAPodThatComesAgainStartsAfresh(t *testing.T) {
+func TestPodCreatedAgainHasNewStatus(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t).start()
 		pod := testPod("web", testContainer("a", runtimetest.ScriptServe))
@@ -61,7 +61,7 @@ func TestAPodThatComesAgainStartsAfresh(t *testing.T) {
 	})
 }
 
-func TestReadinessGatesFollowTheConditionsThatOthersSet(t *testing.T) {
+func TestReadinessGatesFollowExternalConditions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t).start()
 		pod := testPod("web", testContainer("a", runtimetest.ScriptServe))

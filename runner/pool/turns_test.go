@@ -18,7 +18,7 @@ func granted(k *ticket) bool {
 	}
 }
 
-func TestTurnsGoByPriorityThenByTime(t *testing.T) {
+func TestTurnsAreOrderedByPriorityThenTime(t *testing.T) {
 	turns := newTurns(1)
 	first := turns.ask(0)
 	tickets := map[string]*ticket{}
@@ -42,7 +42,7 @@ func TestTurnsGoByPriorityThenByTime(t *testing.T) {
 	}
 }
 
-func TestTheFloorKeepsOthersWaiting(t *testing.T) {
+func TestPodsBelowFloorWait(t *testing.T) {
 	turns := newTurns(2)
 	turns.setFloor(10, true)
 	low, high := turns.ask(9), turns.ask(10)
@@ -56,7 +56,7 @@ func TestTheFloorKeepsOthersWaiting(t *testing.T) {
 }
 
 // For any sequence of requests and releases: at most n hold a place, and no pod waits while there is room.
-func TestTurnsAreNeitherExceededNorWasted(t *testing.T) {
+func TestTurnsNeverExceedLimitNorStayUnused(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := rapid.IntRange(1, 4).Draw(t, "n")
 		turns := newTurns(n)

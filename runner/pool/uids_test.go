@@ -10,8 +10,8 @@ import (
 	"monopod/runner/admit"
 )
 
-// TestTwoPodsNeverHaveTheSameUID matters because their directories and logs are named after it. A copied dump has the uid of the original.
-func TestTwoPodsNeverHaveTheSameUID(t *testing.T) {
+// TestPodsNeverShareUID matters because their directories and logs are named after it. A copied dump has the uid of the original.
+func TestPodsNeverShareUID(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
 		r.start()

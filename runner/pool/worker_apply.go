@@ -322,7 +322,7 @@ func sameImage(a, b *manifests.Pod, name string) bool {
 	return x != nil && y != nil && x.Image == y.Image && x.ImagePullPolicy == y.ImagePullPolicy && manifests.SameImages(a, b)
 }
 
-// logApplied logs an action: transitions at level Info, intermediate steps at level Debug.
+// logApplied logs an action: transitions at level Info or Warn, intermediate steps at level Debug.
 func (w *worker) logApplied(a runner.Action) {
 	args := make([]any, 0, 6)
 	if a.Container != "" {

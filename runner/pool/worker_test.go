@@ -66,7 +66,7 @@ func TestTheBackOffSurvivesTheAgent(t *testing.T) {
 	})
 }
 
-func TestAPullThatFailsIsRepeatedLaterAndLater(t *testing.T) {
+func TestFailedPullIsRetriedWithBackOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
 		began := time.Now()
@@ -111,7 +111,7 @@ func TestAPullThatFailsIsRepeatedLaterAndLater(t *testing.T) {
 	})
 }
 
-func TestASlowPullHoldsNothingUp(t *testing.T) {
+func TestSlowPullDelaysNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
 		r.fake.Delay = func(a runner.Action) time.Duration {
@@ -150,7 +150,7 @@ func TestASlowPullHoldsNothingUp(t *testing.T) {
 	})
 }
 
-func TestAnEditEndsAPullThatIsNotNeededAnyMore(t *testing.T) {
+func TestEditCancelsUnneededPull(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
 		r.fake.Delay = func(a runner.Action) time.Duration {
@@ -188,7 +188,7 @@ func TestAnEditEndsAPullThatIsNotNeededAnyMore(t *testing.T) {
 	})
 }
 
-func TestALongCheckLeavesTheOldPodAlive(t *testing.T) {
+func TestOldPodRunsDuringLongCheck(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
 		r.fake.Delay = func(a runner.Action) time.Duration {
@@ -249,7 +249,7 @@ func TestGracePeriods(t *testing.T) {
 	})
 }
 
-func TestAPodThatIsDeletedElsewhereHasTheTimeThatIsGivenThere(t *testing.T) {
+func TestDeletionGracePeriodOverridesManifest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t).start()
 		r.update(testPod("web", testContainer("a", runtimetest.ScriptStubborn)))
@@ -275,7 +275,7 @@ func TestAPodThatIsDeletedElsewhereHasTheTimeThatIsGivenThere(t *testing.T) {
 	})
 }
 
-func TestAShorterGracePeriodCountsAtOnce(t *testing.T) {
+func TestShorterGracePeriodAppliesAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t).start()
 		pod := testPod("web", testContainer("a", runtimetest.ScriptStubborn))
@@ -293,7 +293,7 @@ func TestAShorterGracePeriodCountsAtOnce(t *testing.T) {
 	})
 }
 
-func TestAProcessThatCannotBeKilledIsNotKilledAllTheTime(t *testing.T) {
+func TestUnkillableProcessIsKilledAtIntervals(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t).start()
 		r.update(testPod("web", testContainer("a", runtimetest.ScriptHang)))
@@ -310,7 +310,7 @@ func TestAProcessThatCannotBeKilledIsNotKilledAllTheTime(t *testing.T) {
 	})
 }
 
-func TestWhatCannotBeSeenIsLeftAlone(t *testing.T) {
+func TestUnobservablePodIsLeftAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t).start()
 		pod := testPod("web", testContainer("a", runtimetest.ScriptServe))
@@ -355,7 +355,7 @@ func (p *panicking) Observe(ctx context.Context, key manifests.Key) (runner.PodS
 	return p.Runtime.Observe(ctx, key)
 }
 
-func TestAPanicOfOnePodLeavesTheOthersAlone(t *testing.T) {
+func TestPanicOfOnePodDoesNotAffectOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
 		p := &panicking{Runtime: r.fake, key: key("x")}
@@ -395,7 +395,7 @@ func (l *lying) Apply(ctx context.Context, key manifests.Key, pod *manifests.Pod
 	return l.Runtime.Apply(ctx, key, pod, a)
 }
 
-func TestAnActionWithoutEffectIsNotRepeatedAllTheTime(t *testing.T) {
+func TestActionWithoutEffectIsThrottled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
 		l := &lying{Runtime: r.fake}

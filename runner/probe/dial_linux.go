@@ -20,7 +20,8 @@ type conn interface {
 	SetDeadline(t time.Time) error
 }
 
-// linger limits SO_LINGER to a second, so that the kernel soon forgets the connection: many probes would otherwise use up the ports.
+// linger sets SO_LINGER to one second, which also limits how long the kernel remembers the connection: many probes would
+// otherwise use up the ports.
 func linger(fd int) {
 	_ = unix.SetsockoptLinger(fd, unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{Onoff: 1, Linger: 1})
 }

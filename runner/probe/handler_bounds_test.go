@@ -9,7 +9,7 @@ import (
 )
 
 // The size of a command is checked in advance: one that is too large fails each attempt with the reason.
-func TestACommandThatCannotRunIsNotMade(t *testing.T) {
+func TestOversizedCommandIsRejected(t *testing.T) {
 	c := &corev1.Container{Name: "c", Env: []corev1.EnvVar{{Name: "A", Value: strings.Repeat("x", 70_000)}}}
 	for name, command := range map[string][]string{
 		"one word":   {"sh", strings.Repeat("$(A)", 1<<20)},

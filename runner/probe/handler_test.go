@@ -254,7 +254,7 @@ func TestHTTPHeaders(t *testing.T) {
 	}
 }
 
-func TestHTTPSWithACertificateOfNobody(t *testing.T) {
+func TestHTTPSWithUntrustedCertificate(t *testing.T) {
 	s := httptest.NewTLSServer(http.HandlerFunc(site))
 	s.Config.ErrorLog = log.New(io.Discard, "", 0)
 	defer s.Close()
@@ -272,8 +272,8 @@ func TestHTTPSWithACertificateOfNobody(t *testing.T) {
 	check(t, ask(t, h, corev1.ContainerPort{Name: "secure", ContainerPort: int32(portIn(t, plain.URL))}), Failure, "TLS handshake")
 }
 
-// TestOddAnswers uses servers that do not speak HTTP or close the connection early.
-func TestOddAnswers(t *testing.T) {
+// TestInvalidHTTPAnswers uses servers that do not speak HTTP or close the connection early.
+func TestInvalidHTTPAnswers(t *testing.T) {
 	for answer, result := range map[string]Result{
 		"":                                  Failure,
 		"SSH-2.0-OpenSSH\r\n":               Failure,
@@ -316,8 +316,8 @@ func TestTCP(t *testing.T) {
 	check(t, ask(t, tcp(intstr.FromInt(loopback.Closed(t)))), Failure, "connection refused")
 }
 
-// TestTheHostIsThePods: the host of the manifest has precedence, then the address of the pod, which may change.
-func TestTheHostIsThePods(t *testing.T) {
+// TestHostOfHTTPProbe: the host of the manifest has precedence, then the address of the pod, which may change.
+func TestHostOfHTTPProbe(t *testing.T) {
 	host := "10.0.0.7"
 	target := Target{Container: &corev1.Container{}, Host: func() string { return host }}
 	if got := addressOf("", 80, target)(); got != "10.0.0.7:80" {
@@ -388,7 +388,7 @@ func TestGRPCWithTLS(t *testing.T) {
 	check(t, ask(t, h), Failure, "")
 }
 
-func TestGRPCOfAServerThatIsNone(t *testing.T) {
+func TestGRPCWithoutGRPCServer(t *testing.T) {
 	web := httptest.NewServer(http.HandlerFunc(site))
 	defer web.Close()
 	check(t, ask(t, grpcProbe(portIn(t, web.URL), "")), Failure, "health rpc probe failed")

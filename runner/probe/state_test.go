@@ -81,7 +81,7 @@ func TestThresholds(t *testing.T) {
 	}
 }
 
-func TestTheNextAttemptIsAPeriodAfterTheLast(t *testing.T) {
+func TestNextAttemptIsOnePeriodAfterLast(t *testing.T) {
 	c := config(Readiness)
 	s := c.Next(c.First(epoch(), epoch(), Unknown, 0), at(3), at(3.5), Outcome{Result: Success})
 	if !s.Due.Equal(at(13)) {
@@ -93,8 +93,8 @@ func TestTheNextAttemptIsAPeriodAfterTheLast(t *testing.T) {
 	}
 }
 
-// TestAStateFollowsFromTheLastOutcomes compares the state with the definition of thresholds.
-func TestAStateFollowsFromTheLastOutcomes(t *testing.T) {
+// TestStateMatchesThresholdDefinition compares the state with the definition of thresholds.
+func TestStateMatchesThresholdDefinition(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c := config(Readiness)
 		c.SuccessThreshold = rapid.IntRange(1, 4).Draw(t, "success threshold")

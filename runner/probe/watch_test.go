@@ -212,7 +212,7 @@ func TestErrorsAreNotFailures(t *testing.T) {
 	})
 }
 
-func TestWhatWasReadyStaysReady(t *testing.T) {
+func TestReadyContainerStaysReady(t *testing.T) {
 	c := &container{answer: map[string]string{"s": "no", "r": "no"}}
 	c.StartupProbe, c.ReadinessProbe, c.LivenessProbe = execProbe("s", nil), execProbe("r", nil), execProbe("l", nil)
 	c.watch(t, &Known{Started: true, Ready: true}, func(t *testing.T, w *Watch) {
@@ -227,7 +227,7 @@ func TestWhatWasReadyStaysReady(t *testing.T) {
 	})
 }
 
-func TestStopCutsAttemptsOff(t *testing.T) {
+func TestStopCancelsAttempts(t *testing.T) {
 	c := &container{answer: map[string]string{"l": "hang"}}
 	c.LivenessProbe = execProbe("l", func(p *corev1.Probe) { p.TimeoutSeconds = 3600 })
 	began := time.Now()

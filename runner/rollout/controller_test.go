@@ -132,7 +132,7 @@ func files(t *testing.T, dir string) map[string]time.Time {
 	return all
 }
 
-func TestAFirstRevisionIsHandedOutBeforeItIsWritten(t *testing.T) {
+func TestFirstRevisionIsHandedOutBeforeItIsStored(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
 		a := newAgent(t, dir, Options{})
@@ -169,7 +169,7 @@ func slowDisk(dir string) (store *Store, answer chan<- error) {
 	return store, answers
 }
 
-func TestADiskThatHangsKeepsNoPodFromStarting(t *testing.T) {
+func TestHangingDiskDelaysNoPod(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
 		store, disk := slowDisk(dir)
@@ -205,8 +205,8 @@ func TestADiskThatHangsKeepsNoPodFromStarting(t *testing.T) {
 	})
 }
 
-// TestAnEditIsNotUndoneByWhatIsWrittenLate edits the pod while the write of its first revision hangs.
-func TestAnEditIsNotUndoneByWhatIsWrittenLate(t *testing.T) {
+// TestLateWriteDoesNotRevertEdit edits the pod while the write of its first revision hangs.
+func TestLateWriteDoesNotRevertEdit(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
 		store := NewStore(dir)
@@ -237,8 +237,8 @@ func TestAnEditIsNotUndoneByWhatIsWrittenLate(t *testing.T) {
 	})
 }
 
-// TestPodsOfNoGroupAreStoredTogether edits several pods on a disk where no sync ends before all have begun.
-func TestPodsOfNoGroupAreStoredTogether(t *testing.T) {
+// TestUngroupedPodsAreStoredConcurrently edits several pods on a disk where no sync ends before all have begun.
+func TestUngroupedPodsAreStoredConcurrently(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
 		store := NewStore(dir)
@@ -274,7 +274,7 @@ func TestPodsOfNoGroupAreStoredTogether(t *testing.T) {
 	})
 }
 
-func TestWhatAHungDiskRefusesAtLastIsWrittenLater(t *testing.T) {
+func TestFailedWriteIsRetried(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
 		store, disk := slowDisk(dir)
@@ -298,8 +298,8 @@ func TestWhatAHungDiskRefusesAtLastIsWrittenLater(t *testing.T) {
 	})
 }
 
-// TestAStateThatCannotBeWrittenHoldsUpNoOther replaces the directory of a pod by a file.
-func TestAStateThatCannotBeWrittenHoldsUpNoOther(t *testing.T) {
+// TestFailedWriteDelaysNoOtherPod replaces the directory of a pod by a file.
+func TestFailedWriteDelaysNoOtherPod(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
 		a := newAgent(t, dir, Options{})
@@ -344,7 +344,7 @@ func TestAStateThatCannotBeWrittenHoldsUpNoOther(t *testing.T) {
 	})
 }
 
-func TestNothingIsWrittenOrHandedOutWhenNothingChanges(t *testing.T) {
+func TestNoWriteAndNoHandOutWithoutChange(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
 		a := newAgent(t, dir, Options{})
@@ -369,7 +369,7 @@ func TestNothingIsWrittenOrHandedOutWhenNothingChanges(t *testing.T) {
 	})
 }
 
-func TestAFailedTrialHandsOutTheOldRevisionAndStaysAfterARestart(t *testing.T) {
+func TestRollbackAfterFailedTrialSurvivesRestart(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
 		o := Options{AutoRollback: true, ReadyDeadline: deadline, Soak: soak}
@@ -453,7 +453,7 @@ func TestOldManifestsAreSmall(t *testing.T) {
 	})
 }
 
-func TestAPersonsRollbackIsStoredWhenItIsAnswered(t *testing.T) {
+func TestManualRollbackIsStoredBeforeItReturns(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
 		a := newAgent(t, dir, Options{})
@@ -483,8 +483,8 @@ func TestAPersonsRollbackIsStoredWhenItIsAnswered(t *testing.T) {
 	})
 }
 
-// TestTheImagesOfWhatIsGoneBackToStay rolls back to a revision that never ran: its images are unknown until it does.
-func TestTheImagesOfWhatIsGoneBackToStay(t *testing.T) {
+// TestImagesOfRolledBackRevisionAreKept rolls back to a revision that never ran: its images are unknown until it does.
+func TestImagesOfRolledBackRevisionAreKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newAgent(t, t.TempDir(), Options{})
 		defer a.stop()
@@ -513,7 +513,7 @@ func TestTheImagesOfWhatIsGoneBackToStay(t *testing.T) {
 	})
 }
 
-func TestARollbackIsCarriedOutOnAFullDiskAndStoredLater(t *testing.T) {
+func TestRollbackOnFullDiskIsStoredLater(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
 		a := newAgent(t, dir, Options{})
@@ -547,7 +547,7 @@ func TestARollbackIsCarriedOutOnAFullDiskAndStoredLater(t *testing.T) {
 	})
 }
 
-func TestAPodThatIsGoneIsForgottenOnceThatIsKnown(t *testing.T) {
+func TestRemovedPodIsForgottenOnceKnown(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
 		a := newAgent(t, dir, Options{})
@@ -591,7 +591,7 @@ func TestPodsOfJobsHaveNoRevisions(t *testing.T) {
 	})
 }
 
-func TestWhatALowerSourceSaysIsNoRevisionWhileTheHigherOneIsUnread(t *testing.T) {
+func TestLowerSourceAddsNoRevisionWhileHigherIsUnread(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newAgent(t, t.TempDir(), Options{AutoRollback: true, ReadyDeadline: time.Minute})
 		defer a.stop()
@@ -625,7 +625,7 @@ func TestWhatALowerSourceSaysIsNoRevisionWhileTheHigherOneIsUnread(t *testing.T)
 	})
 }
 
-func TestAGroupGoesOnWhenThoseBeforeAreReady(t *testing.T) {
+func TestGroupProceedsWhenEarlierPodsAreReady(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newAgent(t, t.TempDir(), Options{})
 		defer a.stop()
@@ -652,8 +652,8 @@ func TestAGroupGoesOnWhenThoseBeforeAreReady(t *testing.T) {
 	})
 }
 
-// TestWhatIsSeenWhileItIsDecidedIsLookedAt has a pod become Ready between its observation and the moment its unit becomes busy.
-func TestWhatIsSeenWhileItIsDecidedIsLookedAt(t *testing.T) {
+// TestObservationDuringDecisionIsUsed has a pod become Ready between its observation and the moment its unit becomes busy.
+func TestObservationDuringDecisionIsUsed(t *testing.T) {
 	p := &actor{name: "a"}
 	p.write(good)
 	c := controllerOf([]*manifests.Pod{p.wanted}, func(model.Desired) {})
@@ -683,9 +683,9 @@ func TestWhatIsSeenWhileItIsDecidedIsLookedAt(t *testing.T) {
 	}
 }
 
-// TestAnAgentThatDiesBetweenAnyTwoWritesEndsInWholeRevisions edits a group of three pods, and cuts the agent off from disk and runner after
+// TestAgentDeathBetweenWritesKeepsGroupsConsistent edits a group of three pods, and cuts the agent off from disk and runner after
 // a number of writes. The next agent finds what is on disk and what runs.
-func TestAnAgentThatDiesBetweenAnyTwoWritesEndsInWholeRevisions(t *testing.T) {
+func TestAgentDeathBetweenWritesKeepsGroupsConsistent(t *testing.T) {
 	for _, c := range []conduct{good, neverReady} {
 		deaths := 0
 		for writes := 0; deaths == writes; writes++ {
@@ -772,7 +772,7 @@ func dieAfter(t *testing.T, c conduct, writes int) (died bool) {
 	return died
 }
 
-func TestTwoGroupsChangeAtTheSameTimeAndDoNotMatterToEachOther(t *testing.T) {
+func TestGroupsAreIndependent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newAgent(t, fastDir(t), Options{AutoRollback: true, ReadyDeadline: deadline, Soak: soak})
 		defer a.stop()

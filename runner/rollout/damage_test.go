@@ -9,8 +9,8 @@ import (
 	"monopod/manifests"
 )
 
-// TestDamageToOneStateIsNoDamageToOthers checks that the others are read, and that the damaged one is reported and stored again.
-func TestDamageToOneStateIsNoDamageToOthers(t *testing.T) {
+// TestDamagedStateDoesNotAffectOthers checks that the others are read, and that the damaged one is reported and stored again.
+func TestDamagedStateDoesNotAffectOthers(t *testing.T) {
 	for name, spoil := range damagetest.Ways() {
 		s := NewStore(fastDir(t))
 		a, b := Entry{Key: manifests.Key{Namespace: "ns", Name: "a"}, State: sample(2)}, Entry{Key: manifests.Key{Namespace: "ns", Name: "b"}, State: sample(2)}

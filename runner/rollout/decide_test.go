@@ -269,7 +269,7 @@ func (w *world) outcomes(name string) string {
 	return strings.Join(all, " ")
 }
 
-func TestWithoutAutoRollbackAPodRunsWhatIsWritten(t *testing.T) {
+func TestPodRunsWrittenRevisionWithoutAutoRollback(t *testing.T) {
 	w := newWorld(false, &actor{name: "a"})
 	w.settle()
 	w.pods[0].write(neverReady)
@@ -283,7 +283,7 @@ func TestWithoutAutoRollbackAPodRunsWhatIsWritten(t *testing.T) {
 	}
 }
 
-func TestARevisionThatFailsIsTakenBackAndNotTriedAgain(t *testing.T) {
+func TestFailedRevisionIsRolledBackAndNotRetried(t *testing.T) {
 	for _, c := range []conduct{neverReady, crashes, unpullable} {
 		t.Run(string(c), func(t *testing.T) {
 			w := newWorld(true, &actor{name: "a"})
@@ -317,8 +317,8 @@ func TestARevisionThatFailsIsTakenBackAndNotTriedAgain(t *testing.T) {
 	}
 }
 
-// TestWhatWasReadyWhenTheNextRevisionCameCanBeGoneBackTo has a pod become Ready and its manifest change between two observations.
-func TestWhatWasReadyWhenTheNextRevisionCameCanBeGoneBackTo(t *testing.T) {
+// TestRevisionReadyJustBeforeEditCanBeRolledBackTo has a pod become Ready and its manifest change between two observations.
+func TestRevisionReadyJustBeforeEditCanBeRolledBackTo(t *testing.T) {
 	w := newWorld(true, &actor{name: "a"})
 	w.decide(-1)
 	w.pass(time.Second)
@@ -330,7 +330,7 @@ func TestWhatWasReadyWhenTheNextRevisionCameCanBeGoneBackTo(t *testing.T) {
 	}
 }
 
-func TestTheImagesOfARevisionThatIsNeverReadyAreNoted(t *testing.T) {
+func TestImagesOfNeverReadyRevisionAreRecorded(t *testing.T) {
 	w := newWorld(true, &actor{name: "a"})
 	w.settle()
 	see := func(images map[string]string) map[string]string {
@@ -365,7 +365,7 @@ func TestTheImagesOfARevisionThatIsNeverReadyAreNoted(t *testing.T) {
 	}
 }
 
-func TestATrialIsHeldInTime(t *testing.T) {
+func TestTrialDeadlineAndSoak(t *testing.T) {
 	w := newWorld(true, &actor{name: "a"})
 	w.settle()
 	w.pods[0].write(neverReady)
@@ -395,7 +395,7 @@ func TestATrialIsHeldInTime(t *testing.T) {
 	}
 }
 
-func TestARevisionThatNobodyCouldSeeIsNotTakenBackUntried(t *testing.T) {
+func TestUnobservedRevisionIsNotRolledBack(t *testing.T) {
 	for name, away := range map[string]func(w *world){
 		"the agent was down": func(w *world) {
 			w.pass(10 * deadline)
@@ -432,7 +432,7 @@ func TestARevisionThatNobodyCouldSeeIsNotTakenBackUntried(t *testing.T) {
 	}
 }
 
-func TestATrialGoesOnAfterARestartAndBeginsAnewAfterAReboot(t *testing.T) {
+func TestTrialContinuesAfterRestartAndRestartsAfterReboot(t *testing.T) {
 	w := newWorld(true, &actor{name: "a"})
 	w.settle()
 	w.pods[0].write(neverReady)
@@ -467,7 +467,7 @@ func TestATrialGoesOnAfterARestartAndBeginsAnewAfterAReboot(t *testing.T) {
 	w.expect(t, "a=good/1")
 }
 
-func TestWithNothingToGoBackToThereIsNoTrial(t *testing.T) {
+func TestNoTrialWithoutEarlierReadyRevision(t *testing.T) {
 	w := newWorld(true, &actor{name: "a"})
 	w.pods[0].writeAgain(neverReady, 1)
 	w.settle()
@@ -479,7 +479,7 @@ func TestWithNothingToGoBackToThereIsNoTrial(t *testing.T) {
 	}
 }
 
-func TestTheAnnotationOfThePodCountsMore(t *testing.T) {
+func TestAnnotationOverridesOptions(t *testing.T) {
 	off := &actor{name: "a", notes: map[string]string{manifests.AnnotationAutoRollback: "false"}}
 	w := newWorld(true, off)
 	w.settle()
@@ -501,7 +501,7 @@ func TestTheAnnotationOfThePodCountsMore(t *testing.T) {
 	w.expect(t, "a=crashes/2")
 }
 
-func TestASourceThatReturnsToWhatRunsAgreesWithIt(t *testing.T) {
+func TestSourceRevertToRunningRevisionEndsRollback(t *testing.T) {
 	w := newWorld(true, &actor{name: "a"})
 	w.settle()
 	w.pods[0].write(neverReady)
@@ -518,7 +518,7 @@ func TestASourceThatReturnsToWhatRunsAgreesWithIt(t *testing.T) {
 	w.expect(t, "a=never-ready/2") // written again: tried again
 }
 
-func TestAPersonsRollbackStaysUntilTheSourceChanges(t *testing.T) {
+func TestManualRollbackLastsUntilSourceChanges(t *testing.T) {
 	w := newWorld(true, &actor{name: "a"})
 	w.settle()
 	w.pods[0].write(good)
@@ -538,7 +538,7 @@ func TestAPersonsRollbackStaysUntilTheSourceChanges(t *testing.T) {
 	w.expect(t, "a=good/3")
 }
 
-func TestOnlyTheLastRevisionsAreKeptAndThoseThatAreNeeded(t *testing.T) {
+func TestOnlyLatestAndNeededRevisionsAreKept(t *testing.T) {
 	w := newWorld(true, &actor{name: "a"})
 	w.settle()
 	for range 3 * Kept {
@@ -552,7 +552,7 @@ func TestOnlyTheLastRevisionsAreKeptAndThoseThatAreNeeded(t *testing.T) {
 	}
 }
 
-func TestBookkeepingOfAnAPIServerIsNoRevision(t *testing.T) {
+func TestServerManagedFieldsAreNoRevision(t *testing.T) {
 	w := newWorld(false, &actor{name: "a"})
 	w.settle()
 	p := w.pods[0].wanted.Object.DeepCopy()
@@ -570,7 +570,7 @@ func plane(auto bool) *world {
 		&actor{name: "etcd", group: "plane"}, &actor{name: "controllers", order: 2, group: "plane"})
 }
 
-func TestAGroupIsChangedOneByOneInItsOrder(t *testing.T) {
+func TestGroupIsUpdatedOneByOneInOrder(t *testing.T) {
 	w := plane(false)
 	w.settle()
 	w.log = nil
@@ -598,7 +598,7 @@ func TestAGroupIsChangedOneByOneInItsOrder(t *testing.T) {
 	}
 }
 
-func TestAGroupStopsAtTheOneThatIsNotReady(t *testing.T) {
+func TestGroupStopsAtFirstPodNotReady(t *testing.T) {
 	w := plane(false)
 	w.settle()
 	for _, a := range w.pods {
@@ -612,9 +612,9 @@ func TestAGroupStopsAtTheOneThatIsNotReady(t *testing.T) {
 	w.expect(t, "scheduler=good/2 apiserver=good/4 etcd=good/2 controllers=good/2")
 }
 
-// TestARevisionThatIsWrittenAgainWhileTheNextOneWaitsIsTriedAgain reverts the source of a pod to the revision on trial while its successor
+// TestRevisionWrittenAgainWhileNextWaitsIsRetried reverts the source of a pod to the revision on trial while its successor
 // waits for its turn.
-func TestARevisionThatIsWrittenAgainWhileTheNextOneWaitsIsTriedAgain(t *testing.T) {
+func TestRevisionWrittenAgainWhileNextWaitsIsRetried(t *testing.T) {
 	w := newWorld(true, &actor{name: "x", group: "g"}, &actor{name: "y", group: "g", order: 1})
 	w.settle()
 	x, y := w.pods[0], w.pods[1]
@@ -657,7 +657,7 @@ func TestAGroupIsRevertedAsAWhole(t *testing.T) {
 	w.expect(t, "scheduler=good/2 apiserver=good/2 etcd=good/2 controllers=good/4")
 }
 
-func TestARevertThatWasCutOffIsCompleted(t *testing.T) {
+func TestInterruptedRevertIsCompleted(t *testing.T) {
 	for cut := range 5 {
 		w := plane(true)
 		w.settle()
@@ -679,8 +679,8 @@ func TestARevertThatWasCutOffIsCompleted(t *testing.T) {
 	}
 }
 
-// TestWhateverHappensThePodsEndUpRight performs random steps at random times, with crashes between any two writes.
-func TestWhateverHappensThePodsEndUpRight(t *testing.T) {
+// TestRandomStoriesEndAsWritten performs random steps at random times, with crashes between any two writes.
+func TestRandomStoriesEndAsWritten(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		auto := rapid.Bool().Draw(t, "auto")
 		grouped := rapid.Bool().Draw(t, "grouped")
@@ -855,9 +855,9 @@ func (w *world) ended(t *rapid.T, auto bool) {
 	}
 }
 
-// TestWhatBecameReadyMeanwhileIsGoneBackTo has a pod whose first revision never was Ready; its second one becomes Ready while the third
+// TestRollbackToRevisionReadyMeanwhile has a pod whose first revision never was Ready; its second one becomes Ready while the third
 // waits for another pod, which fails.
-func TestWhatBecameReadyMeanwhileIsGoneBackTo(t *testing.T) {
+func TestRollbackToRevisionReadyMeanwhile(t *testing.T) {
 	w := newWorld(true, &actor{name: "x", group: "g"}, &actor{name: "y", group: "g", order: 1})
 	x, y := w.actor("x"), w.actor("y")
 	y.gone = true
@@ -873,8 +873,8 @@ func TestWhatBecameReadyMeanwhileIsGoneBackTo(t *testing.T) {
 	w.expect(t, "x=good/1 y=good/3")
 }
 
-// TestAMemberThatNeverWasReadyHoldsUpThoseAfterIt adds a pod without a revision to return to to a group.
-func TestAMemberThatNeverWasReadyHoldsUpThoseAfterIt(t *testing.T) {
+// TestNeverReadyMemberBlocksLaterMembers adds a pod without a revision to return to to a group.
+func TestNeverReadyMemberBlocksLaterMembers(t *testing.T) {
 	w := newWorld(true, &actor{name: "x", group: "g"}, &actor{name: "y", group: "g", order: 1}, &actor{name: "z", group: "g", order: 2})
 	y := w.actor("y")
 	y.gone = true

@@ -9,8 +9,8 @@ import (
 	"monopod/manifests"
 )
 
-// TestAnEditIsTheSameHoweverItIsTakenOver compares a controller that processes all pods each time with one that processes only edited pods.
-func TestAnEditIsTheSameHoweverItIsTakenOver(t *testing.T) {
+// TestIncrementalUpdateEqualsFullUpdate compares a controller that processes all pods each time with one that processes only edited pods.
+func TestIncrementalUpdateEqualsFullUpdate(t *testing.T) {
 	pods := fleet(12)
 	for i := range 3 { // a group of three
 		pods[i].Object.Annotations = map[string]string{manifests.AnnotationUpdateGroup: "g"}
@@ -74,7 +74,7 @@ func TestAnEditIsTheSameHoweverItIsTakenOver(t *testing.T) {
 	}
 }
 
-func TestAnEditIsDecidedOnAlone(t *testing.T) {
+func TestEditDecidesOnlyItsUnit(t *testing.T) {
 	pods := fleet(50)
 	c := controllerOf(pods, func(model.Desired) {})
 	c.turn()

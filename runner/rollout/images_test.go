@@ -38,7 +38,7 @@ func pinning(t *testing.T, dir string) (c *Controller, told *[]string, stop func
 	}
 }
 
-func TestTheImagesOfKeptRevisionsAreTold(t *testing.T) {
+func TestImagesOfKeptRevisionsAreReported(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
 		c, told, stop := pinning(t, dir)

@@ -29,8 +29,8 @@ func sample(number int) *State {
 	}
 }
 
-// TestStatesAreStoredInTheirOrder checks when each state was renamed.
-func TestStatesAreStoredInTheirOrder(t *testing.T) {
+// TestStatesAreStoredInOrder checks when each state was renamed.
+func TestStatesAreStoredInOrder(t *testing.T) {
 	s := NewStore(fastDir(t))
 	var entries []Entry
 	for i := range 2 * atOnce {
@@ -53,7 +53,7 @@ func TestStatesAreStoredInTheirOrder(t *testing.T) {
 	}
 }
 
-func TestWhatIsSavedIsLoaded(t *testing.T) {
+func TestLoadReturnsSavedStates(t *testing.T) {
 	s := NewStore(filepath.Join(fastDir(t), "root", "revisions"))
 	if all, err := s.Load(); err != nil || len(all) > 0 {
 		t.Fatalf("%v, %v", all, err)
@@ -97,8 +97,8 @@ func TestWhatIsSavedIsLoaded(t *testing.T) {
 	})
 }
 
-// TestATornStateIsFoundOut truncates a state at each length, and changes each of its bytes.
-func TestATornStateIsFoundOut(t *testing.T) {
+// TestTornStateIsDetected truncates a state at each length, and changes each of its bytes.
+func TestTornStateIsDetected(t *testing.T) {
 	s := NewStore(t.TempDir())
 	key := manifests.Key{Namespace: "ns", Name: "pod"}
 	path := filepath.Join(s.path(key), stateFile)
@@ -139,8 +139,8 @@ func TestATornStateIsFoundOut(t *testing.T) {
 	}
 }
 
-// TestTheOldStateStaysUntilTheNewOneIsWhole leaves the files of a power cut during a write.
-func TestTheOldStateStaysUntilTheNewOneIsWhole(t *testing.T) {
+// TestOldStateStaysUntilNewOneIsComplete leaves the files of a power cut during a write.
+func TestOldStateStaysUntilNewOneIsComplete(t *testing.T) {
 	s := NewStore(t.TempDir())
 	key := manifests.Key{Namespace: "ns", Name: "pod"}
 	if _, err := s.Save([]Entry{{Key: key, State: sample(4)}}); err != nil {
@@ -160,7 +160,7 @@ func TestTheOldStateStaysUntilTheNewOneIsWhole(t *testing.T) {
 	}
 }
 
-func TestOneStateThatCannotBeWrittenStopsNoOther(t *testing.T) {
+func TestFailedSaveStopsNoOther(t *testing.T) {
 	s := NewStore(t.TempDir())
 	bad, fine := manifests.Key{Namespace: "ns", Name: "bad"}, manifests.Key{Namespace: "ns", Name: "fine"}
 	if _, err := s.Save([]Entry{{Key: fine, State: sample(4)}}); err != nil {
@@ -178,8 +178,8 @@ func TestOneStateThatCannotBeWrittenStopsNoOther(t *testing.T) {
 	}
 }
 
-// TestAStateThatIsLateReplacesNoLaterOne writes a state and starts a later one before the first is renamed.
-func TestAStateThatIsLateReplacesNoLaterOne(t *testing.T) {
+// TestLateWriteDoesNotReplaceNewerState writes a state and starts a later one before the first is renamed.
+func TestLateWriteDoesNotReplaceNewerState(t *testing.T) {
 	s := NewStore(t.TempDir())
 	key := manifests.Key{Namespace: "ns", Name: "pod"}
 	late := Entry{Key: key, State: sample(2), Number: 1}

@@ -9,8 +9,8 @@ import (
 	"monopod/internal/atomicfile/damagetest"
 )
 
-// TestAStateThatIsDamagedIsSetAside checks that the state starts empty, is reported once, and is stored again.
-func TestAStateThatIsDamagedIsSetAside(t *testing.T) {
+// TestDamagedStateIsSetAside checks that the state starts empty, is reported once, and is stored again.
+func TestDamagedStateIsSetAside(t *testing.T) {
 	for name, spoil := range damagetest.Ways() {
 		path := filepath.Join(t.TempDir(), "workloads.json")
 		want := State{Jobs: map[string]*JobState{"a": {}}, Crons: map[string]*CronState{}}

@@ -8,7 +8,7 @@ import (
 	"monopod/manifests/decode"
 )
 
-func TestFinalIsWhatAWorkloadComesTo(t *testing.T) {
+func TestFinal(t *testing.T) {
 	const head = "metadata: {name: web, namespace: x}\nspec:\n  selector: {matchLabels: {a: b}}\n  template:\n    metadata: {labels: {a: b}}\n    spec: {containers: [{name: c, image: i}]}\n"
 	tests := []struct{ kind, more, want string }{
 		{"Deployment", "  replicas: 3\n", "web-0 web-1 web-2"},
@@ -45,8 +45,8 @@ func TestFinalIsWhatAWorkloadComesTo(t *testing.T) {
 	}
 }
 
-// TestOfTheMetadataOfATemplateOnlyLabelsAndAnnotationsCount: with the uid of a dumped pod, all pods of a workload would be the same.
-func TestOfTheMetadataOfATemplateOnlyLabelsAndAnnotationsCount(t *testing.T) {
+// TestOnlyLabelsAndAnnotationsOfTemplateMetadataCount: with the uid of a dumped pod, all pods of a workload would be the same.
+func TestOnlyLabelsAndAnnotationsOfTemplateMetadataCount(t *testing.T) {
 	text := `{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"web"},"spec":{"replicas":2,"selector":{"matchLabels":{"a":"b"}},"template":{
 "metadata":{"name":"x","namespace":"y","uid":"u","generation":3,"creationTimestamp":"2023-01-02T03:04:05Z","labels":{"a":"b"},"annotations":{"c":"d"},
 "ownerReferences":[{"apiVersion":"v1","kind":"Node","name":"n","uid":"n"}]},"spec":{"containers":[{"name":"c","image":"i"}]}}}}`
@@ -69,7 +69,7 @@ func TestOfTheMetadataOfATemplateOnlyLabelsAndAnnotationsCount(t *testing.T) {
 	}
 }
 
-func TestAReplicationControllerRunsAsAReplicaSet(t *testing.T) {
+func TestReplicationControllerRunsAsReplicaSet(t *testing.T) {
 	text := "apiVersion: v1\nkind: ReplicationController\nmetadata: {name: web}\nspec:\n  replicas: 2\n  selector: {a: b}\n" +
 		"  template:\n    metadata: {labels: {a: b}}\n    spec: {containers: [{name: c, image: i}]}\n"
 	c, err := decode.All("f", []byte(text), decode.Options{Source: "file"})

@@ -141,7 +141,7 @@ func app(kind, spec, image string) string {
 		"  template:\n    metadata: {labels: {app: web}}\n    spec: {containers: [{name: c, image: " + image + "}]}\n"
 }
 
-func TestADeploymentIsNumberedPodsAndRollsOneByOne(t *testing.T) {
+func TestDeploymentHasNumberedPodsAndRollsOneByOne(t *testing.T) {
 	w := newWorld(t, app("Deployment", "  replicas: 3\n", "a"))
 	w.step()
 	w.want("web-0=a web-1=a web-2=a")
@@ -172,7 +172,7 @@ func TestADeploymentIsNumberedPodsAndRollsOneByOne(t *testing.T) {
 	w.want("")
 }
 
-func TestAPodThatHasNotTakenUpAnEditHoldsTheNextOneBack(t *testing.T) {
+func TestRolloutWaitsForPodThatIsNotUpdatedYet(t *testing.T) {
 	w := newWorld(t, app("ReplicaSet", "  replicas: 2\n", "a"))
 	w.step()
 	w.ready("web-0", "web-1")
@@ -228,7 +228,7 @@ func TestAStatefulSetKeepsItsOrder(t *testing.T) {
 	w.want("web-1=a")
 }
 
-func TestAPartitionKeepsThePodsBelowItAsTheyAre(t *testing.T) {
+func TestPartitionKeepsPodsBelowItUnchanged(t *testing.T) {
 	set := func(image string) string {
 		return app("StatefulSet", "  replicas: 2\n  podManagementPolicy: Parallel\n  updateStrategy: {rollingUpdate: {partition: 1}}\n", image)
 	}
@@ -282,7 +282,7 @@ func TestAnEditOfACompletedJobRunsItAgain(t *testing.T) {
 	}
 }
 
-func TestAJobTriesAgainAfterAWhileUpToItsLimit(t *testing.T) {
+func TestJobRetriesWithBackOffUpToLimit(t *testing.T) {
 	w := newWorld(t, job("  backoffLimit: 1\n", "a"))
 	w.settle()
 	w.end(corev1.PodFailed, "j-0")
@@ -312,7 +312,7 @@ func TestRestartsOfContainersCountToo(t *testing.T) {
 	w.want("")
 }
 
-func TestTheDeadlineAndTheTimeToLiveAreTimesThatPassedHere(t *testing.T) {
+func TestJobDeadlineAndTTLCountElapsedTime(t *testing.T) {
 	w := newWorld(t, job("  activeDeadlineSeconds: 200\n", "a"))
 	w.settle()
 	w.now = w.now.Add(100 * time.Second)
@@ -337,7 +337,7 @@ func TestTheDeadlineAndTheTimeToLiveAreTimesThatPassedHere(t *testing.T) {
 	w.want("")
 }
 
-func TestIndexedPodsKnowTheirNumber(t *testing.T) {
+func TestIndexedPodsHaveIndex(t *testing.T) {
 	w := newWorld(t, job("  completionMode: Indexed\n  completions: 2\n  parallelism: 2\n", "a"))
 	w.settle()
 	p := w.pod("j-1").Recorded.Object
@@ -434,7 +434,7 @@ func TestConcurrencyPolicies(t *testing.T) {
 	}
 }
 
-func TestALateRunIsNotBegunAfterItsDeadline(t *testing.T) {
+func TestLateRunIsSkippedAfterStartingDeadline(t *testing.T) {
 	w := newWorld(t, cronJob("  startingDeadlineSeconds: 60\n"))
 	w.settle()
 	w.at(12, 7)
@@ -443,14 +443,14 @@ func TestALateRunIsNotBegunAfterItsDeadline(t *testing.T) {
 	w.wantRuns(1, 0)
 }
 
-func TestASuspendedCronJobBeginsNothing(t *testing.T) {
+func TestSuspendedCronJobStartsNoJob(t *testing.T) {
 	w := newWorld(t, cronJob("  suspend: true\n"))
 	w.settle()
 	w.at(12, 5)
 	w.wantRuns(0, 0)
 }
 
-func TestAClockThatIsNotSetYetBeginsNothing(t *testing.T) {
+func TestUnsetClockStartsNoJob(t *testing.T) {
 	w := newWorld(t, cronJob(""))
 	w.settle()
 	w.at(12, 5)
@@ -467,7 +467,7 @@ func TestAClockThatIsNotSetYetBeginsNothing(t *testing.T) {
 	w.wantRuns(1, 1)
 }
 
-func TestAClockThatWasFarAheadDoesNotStopTheSchedule(t *testing.T) {
+func TestScheduleRecoversFromClockFarAhead(t *testing.T) {
 	w := newWorld(t, cronJob(""))
 	w.now = time.Date(2040, 1, 1, 0, 4, 0, 0, time.Local)
 	w.settle()
@@ -481,7 +481,7 @@ func TestAClockThatWasFarAheadDoesNotStopTheSchedule(t *testing.T) {
 	w.wantRuns(1, 1)
 }
 
-func TestWhatCannotBeUnderstoodIsSetAside(t *testing.T) {
+func TestInvalidStateIsSetAside(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "workloads.json")
 	if err := os.WriteFile(path, []byte("{"), 0o600); err != nil {
 		t.Fatal(err)
@@ -497,7 +497,7 @@ func TestWhatCannotBeUnderstoodIsSetAside(t *testing.T) {
 	}
 }
 
-func TestNotesStayWhileTheirDocumentMayComeBack(t *testing.T) {
+func TestStateIsKeptWhileDocumentMayComeBack(t *testing.T) {
 	w := newWorld(t, job("", "a"))
 	w.settle()
 	w.end(corev1.PodSucceeded, "j-0")
@@ -513,8 +513,8 @@ func TestNotesStayWhileTheirDocumentMayComeBack(t *testing.T) {
 	}
 }
 
-// TestWhatANodeAllowsIsNotAskedAgain: the policy is that of the source of the document.
-func TestWhatANodeAllowsIsNotAskedAgain(t *testing.T) {
+// TestNodePolicyIsNotCheckedAgain: the policy is that of the source of the document.
+func TestNodePolicyIsNotCheckedAgain(t *testing.T) {
 	const text = `{apiVersion: apps/v1, kind: ReplicaSet, metadata: {name: web}, spec: {selector: {matchLabels: {a: b}}, template: {metadata: {labels: {a: b}},
  spec: {securityContext: {sysctls: [{name: net.core.somaxconn, value: "9"}]}, containers: [{name: c, image: i}]}}}}`
 	w := newWorld(t, "# nothing yet\n")
@@ -529,7 +529,7 @@ func TestWhatANodeAllowsIsNotAskedAgain(t *testing.T) {
 }
 
 // A file that has not been read since startup contains a Deployment and a Job that run; a source of lower precedence contains them too.
-func TestWhatRunsIsNotMadeAnewByADocumentThatAnotherOneGoesBefore(t *testing.T) {
+func TestLowerSourceDoesNotReplaceRunningWorkload(t *testing.T) {
 	w := newWorld(t, app("Deployment", "  replicas: 2\n", "a")+"---\n"+job("", "a"))
 	w.settle()
 	w.ready("web-0", "web-1")
