@@ -88,11 +88,11 @@ func (p *containerPlanner) exchange(name string, all []*runner.Container) {
 	}
 	create, reason := p.succeed(name, all, old)
 	if p.blocked(ManifestKey(p.manifest, name)) && !p.fallsBack(name, old) {
-		p.holdOut(name, all)
+		p.keepOldInstance(name, all)
 		return
 	}
 	if p.image(name, old) != imageReady || !p.networkSetUp() {
-		p.holdOut(name, all)
+		p.keepOldInstance(name, all)
 		return
 	}
 	p.removeThose(all, runner.ContainerCreated, "superseded")
@@ -132,9 +132,9 @@ func (p *containerPlanner) succeed(name string, all []*runner.Container, old *ru
 	return create, reason
 }
 
-// holdOut handles the time in which the new instance cannot be created: the old one keeps running, restarts included, by the definition
+// keepOldInstance handles the time in which the new instance cannot be created: the old one keeps running, restarts included, by the definition
 // recorded on the sandbox. If that is not its definition, it is left alone.
-func (p *containerPlanner) holdOut(name string, all []*runner.Container) {
+func (p *containerPlanner) keepOldInstance(name string, all []*runner.Container) {
 	old := newestThatRan(all)
 	if old == nil {
 		return

@@ -83,10 +83,10 @@ func (p *sequencer) inOrder() {
 		p.rest()
 		return
 	}
-	gate := p.initialize()
-	if gate == gateOpen {
+	allowed := p.initialize()
+	if allowed == mayStart {
 		p.regular()
-	} else if p.getReady(gate); len(p.actions) > 0 {
+	} else if p.getReady(allowed); len(p.actions) > 0 {
 		return
 	}
 	// Recorded only here: the next container need not wait until the exit of the previous one is on record.
@@ -97,30 +97,30 @@ func (p *sequencer) inOrder() {
 	}
 }
 
-// gate is what the containers after a given one may do.
-type gate int
+// permission is what the containers after a given one may do.
+type permission int
 
 const (
-	gateShut gate = iota // nothing
-	gateSoon             // be created
-	gateOpen             // be started
+	mayNothing permission = iota // nothing
+	mayCreate                    // be created
+	mayStart                     // be started
 )
 
 // initialize plans the init containers and returns what the regular ones may do.
-func (p *sequencer) initialize() gate {
+func (p *sequencer) initialize() permission {
 	serving := slices.ContainsFunc(p.o.Containers, func(c runner.Container) bool {
 		return p.inSandbox(&c) && c.State == runner.ContainerRunning && p.roleOf(&c) == Regular
 	})
-	g := gateOpen
+	g := mayStart
 	for i := range p.pod.Object.Spec.InitContainers {
 		c := &p.pod.Object.Spec.InitContainers[i]
 		switch isSidecar := manifests.IsSidecar(c); {
 		case !isSidecar && p.passed(c.Name):
-		case g != gateOpen && !p.runs(c.Name):
+		case g != mayStart && !p.runs(c.Name):
 			g = p.ahead(c, g)
 		default:
 			p.container(c)
-			if g == gateOpen {
+			if g == mayStart {
 				g = p.after(c, serving)
 			}
 		}
@@ -129,16 +129,16 @@ func (p *sequencer) initialize() gate {
 }
 
 // after returns what may be done after an init container whose turn has come.
-func (p *sequencer) after(c *corev1.Container, serving bool) gate {
+func (p *sequencer) after(c *corev1.Container, serving bool) permission {
 	switch {
 	case !manifests.IsSidecar(c):
-		return gateShut
+		return mayNothing
 	case serving || p.started(c):
-		return gateOpen
+		return mayStart
 	case p.o.Options.Parallel > 1 && startsAtOnce(c) && p.planned(runner.StartContainer, c.Name) && p.untried(c.Name):
-		return gateSoon
+		return mayCreate
 	}
-	return gateShut
+	return mayNothing
 }
 
 // startsAtOnce reports whether a sidecar counts as started as soon as its process runs.
@@ -154,11 +154,11 @@ func (p *progress) untried(name string) bool {
 
 // ahead plans a container whose turn has not come, and returns what the containers after it may do. If the wait turns out to be longer than
 // the start of a process, containers created early are removed, because they may become outdated.
-func (p *sequencer) ahead(c *corev1.Container, g gate) gate {
+func (p *sequencer) ahead(c *corev1.Container, g permission) permission {
 	all := p.instances(c.Name)
-	if g != gateSoon {
-		p.takeBack(all)
-		return gateShut
+	if g != mayCreate {
+		p.removeEarly(all)
+		return mayNothing
 	}
 	untried, regular := p.untried(c.Name), RoleIn(&p.pod.Object.Spec, c.Name) == Regular
 	if untried {
@@ -170,13 +170,13 @@ func (p *sequencer) ahead(c *corev1.Container, g gate) gate {
 		p.settleAll(c.Name)
 	}
 	if untried && startsAtOnce(c) || regular && !hasPostStart(c) {
-		return gateSoon
+		return mayCreate
 	}
-	return gateShut
+	return mayNothing
 }
 
-// takeBack removes instances that were created early. Successors of an instance that ran stay, because they hold its history.
-func (p *sequencer) takeBack(all []*runner.Container) {
+// removeEarly removes instances that were created early. Successors of an instance that ran stay, because they hold its history.
+func (p *sequencer) removeEarly(all []*runner.Container) {
 	for _, c := range all {
 		if c.State == runner.ContainerCreated && p.inSandbox(c) && c.RestartCount == 0 && c.Last == nil && newestThatRan(all) == nil {
 			p.removeInstance(c, "made too early")
@@ -306,7 +306,7 @@ func (p *progress) started(spec *corev1.Container) bool {
 
 // getReady prepares for the time after the init containers: it creates later containers if that is allowed, otherwise pulls their images,
 // and records exits.
-func (p *sequencer) getReady(g gate) {
+func (p *sequencer) getReady(g permission) {
 	for i := range p.pod.Object.Spec.Containers {
 		g = p.ahead(&p.pod.Object.Spec.Containers[i], g)
 	}

@@ -21,7 +21,7 @@ func (p *sequencer) withoutPins() {
 	default:
 		p.tidy()
 	}
-	p.strangers()
+	p.removeUnknown()
 	if slices.ContainsFunc(p.o.Containers, func(c runner.Container) bool { return c.State == runner.ContainerRunning }) {
 		p.resizePod() // a reboot removes its cgroup
 	}

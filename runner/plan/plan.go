@@ -149,7 +149,7 @@ func (p *sequencer) containers() {
 	} else {
 		p.regular()
 	}
-	p.strangers()
+	p.removeUnknown()
 }
 
 // regular plans the regular containers.
@@ -176,8 +176,8 @@ func (p *view) portsTaken(spec *corev1.Container) bool {
 	})
 }
 
-// strangers removes containers that the manifest does not have.
-func (p *containerPlanner) strangers() {
+// removeUnknown removes containers that the manifest does not have.
+func (p *containerPlanner) removeUnknown() {
 	for i := range p.o.Containers {
 		switch c := &p.o.Containers[i]; {
 		case hasContainer(p.pod, c.Name):

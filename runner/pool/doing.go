@@ -10,14 +10,14 @@ import (
 	"monopod/runner/podstatus"
 )
 
-// doings are the actions of a pod that the runtime has not completed yet. The zero value is empty.
-type doings struct {
+// activities are the actions of a pod that the runtime has not completed yet. The zero value is empty.
+type activities struct {
 	mu  sync.Mutex
 	all []*podstatus.Doing
 }
 
 // begin registers an action until end is called. Phases of the action are registered through the returned context.
-func (d *doings) begin(ctx context.Context, a runner.Action, now func() time.Time) (_ context.Context, end func()) {
+func (d *activities) begin(ctx context.Context, a runner.Action, now func() time.Time) (_ context.Context, end func()) {
 	of := podstatus.Doing{Kind: a.Kind, Container: a.Container, Since: now()}
 	ctx = runner.WithBegin(ctx, func(phase string) func() {
 		part := of
@@ -27,7 +27,7 @@ func (d *doings) begin(ctx context.Context, a runner.Action, now func() time.Tim
 	return ctx, d.add(&of)
 }
 
-func (d *doings) add(one *podstatus.Doing) (remove func()) {
+func (d *activities) add(one *podstatus.Doing) (remove func()) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.all = append(d.all, one)
@@ -39,7 +39,7 @@ func (d *doings) add(one *podstatus.Doing) (remove func()) {
 }
 
 // list returns the actions, oldest first.
-func (d *doings) list() []podstatus.Doing {
+func (d *activities) list() []podstatus.Doing {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	var all []podstatus.Doing

@@ -11,7 +11,7 @@ import (
 // The network is set up while other actions are applied, and outlasts the action that started it.
 func TestPhaseIsReportedUntilItEnds(t *testing.T) {
 	t.Parallel()
-	var d doings
+	var d activities
 	now := time.Unix(100, 0)
 	tick := func() time.Time { now = now.Add(time.Second); return now }
 	ctx, end := d.begin(t.Context(), runner.Action{Kind: runner.CreateSandbox}, tick)

@@ -228,14 +228,14 @@ func TestNewAssignmentInterruptsPlan(t *testing.T) {
 	})
 }
 
-// deaf is a runtime that loses its events.
-type deaf struct {
+// eventless is a runtime that loses its events.
+type eventless struct {
 	runner.Runtime
 	mu     sync.Mutex
 	broken chan struct{}
 }
 
-func (d *deaf) Watch(ctx context.Context, _ func(manifests.Key)) error {
+func (d *eventless) Watch(ctx context.Context, _ func(manifests.Key)) error {
 	d.mu.Lock()
 	c := d.broken
 	d.mu.Unlock()
@@ -248,25 +248,25 @@ func (d *deaf) Watch(ctx context.Context, _ func(manifests.Key)) error {
 }
 
 // interrupt ends the stream of events.
-func (d *deaf) interrupt() {
+func (d *eventless) interrupt() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	close(d.broken)
 	d.broken = make(chan struct{})
 }
 
-// deafRig returns a rig whose runtime sends no events.
-func deafRig(t *testing.T) (*rig, *deaf) {
+// eventlessRig returns a rig whose runtime sends no events.
+func eventlessRig(t *testing.T) (*rig, *eventless) {
 	t.Helper()
 	r := newRig(t)
-	d := &deaf{Runtime: r.fake, broken: make(chan struct{})}
+	d := &eventless{Runtime: r.fake, broken: make(chan struct{})}
 	r.runtime = d
 	return r.start(), d
 }
 
 func TestAllPodsAreObservedAfterLostEvents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r, d := deafRig(t)
+		r, d := eventlessRig(t)
 		r.update(testPod("web", testContainer("a", runtimetest.ScriptServe)))
 		if err := r.fake.Exit(key("web"), "a", 1); err != nil {
 			t.Fatal(err)
@@ -294,7 +294,7 @@ func TestAllPodsAreObservedAfterLostEvents(t *testing.T) {
 // A pod can be created at the end of an interruption, after the observation that found it removed.
 func TestUnknownPodIsFoundAfterLostEvents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r, d := deafRig(t)
+		r, d := eventlessRig(t)
 		r.update(testPod("web", testContainer("a", runtimetest.ScriptServe)))
 		left := r.fake.State(key("web"))
 		r.update()

@@ -18,17 +18,17 @@ func (p *Pool) Gate(g Gate) {
 
 // gateLocked returns the decision of the Gate about a pod.
 func (p *registry) gateLocked(e *entry) runner.Rule {
-	wanted := e.wish.round == p.round
+	wanted := e.desired.round == p.round
 	pod := e.report.holds
 	if wanted {
-		pod = e.wish.pod
+		pod = e.desired.pod
 	}
 	r := runner.Rule{}
 	if p.gate != nil && pod != nil {
 		r = p.gate(pod)
 	}
 	if wanted && r.Wait == nil && p.barrier != nil {
-		r.Wait = p.barrier(e.wish.pod)
+		r.Wait = p.barrier(e.desired.pod)
 	}
 	if !wanted || e.report.seen && e.report.holds != nil && !e.comesBack() || e.place != nil && r.Halt == nil {
 		r.Wait = nil

@@ -142,7 +142,7 @@ type entry struct {
 	running    bool
 	assignment assignment
 	report     report
-	wish       wish
+	desired    desiredPod
 	// tried reports that the worker has tried to observe the pod, and has requested its turn if it needs one.
 	tried bool
 	// holdsPorts reports whether report.holds has host ports; requests are its requests.
@@ -158,8 +158,8 @@ type entry struct {
 	evictFor *manifests.Key
 }
 
-// wish is a pod of the desired state.
-type wish struct {
+// desiredPod is a pod of the desired state.
+type desiredPod struct {
 	// round is the latest round with this pod. If it differs from that of the Pool, the pod is not desired.
 	round uint64
 	// written is the desired manifest, pod the same with resolved references.
@@ -174,16 +174,16 @@ type wish struct {
 
 // follow sets the desired manifest. resolved reports that the objects are those of the previous round.
 func (e *entry) follow(pod *manifests.Pod, objects *manifests.Objects, round uint64, resolved bool) {
-	was := e.wish
+	was := e.desired
 	if was.written != pod {
-		e.wish.written, e.wish.ports = pod, len(admit.HostPorts(pod)) > 0
-		e.wish.selects = len(pod.Object.Spec.NodeSelector) > 0 || manifests.RequiredNodes(&pod.Object.Spec) != nil
+		e.desired.written, e.desired.ports = pod, len(admit.HostPorts(pod)) > 0
+		e.desired.selects = len(pod.Object.Spec.NodeSelector) > 0 || manifests.RequiredNodes(&pod.Object.Spec) != nil
 	}
 	if was.written != pod || was.round != round-1 || !resolved {
-		e.wish.pod = manifests.WithRefs(pod, e.assignment.desired, objects)
-		e.wish.priority, e.wish.requests = manifests.PriorityOf(e.wish.pod), admit.PodRequests(e.wish.pod)
+		e.desired.pod = manifests.WithRefs(pod, e.assignment.desired, objects)
+		e.desired.priority, e.desired.requests = manifests.PriorityOf(e.desired.pod), admit.PodRequests(e.desired.pod)
 	}
-	e.wish.round = round
+	e.desired.round = round
 }
 
 // report is what a worker reports to the pool.
@@ -432,10 +432,10 @@ func (p *Pool) handOut(ctx context.Context) {
 	removable, keeps := p.desired.Removable, p.desired.Keeps
 	for key, e := range p.entries {
 		a := assignment{settled: p.settled && p.listed, objects: objects, graces: p.graces, given: p.givenLocked(e), removable: removable, keeps: keeps}
-		if e.wish.round == p.round {
-			a.desired = e.wish.pod
+		if e.desired.round == p.round {
+			a.desired = e.desired.pod
 		} else {
-			e.wish.written, e.wish.pod = nil, nil
+			e.desired.written, e.desired.pod = nil, nil
 		}
 		if e.report.holds == nil {
 			a.place = e.place

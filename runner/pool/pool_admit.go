@@ -20,10 +20,10 @@ func (p *registry) admitLocked() admit.Decision {
 		a.MaxPods, a.Room = p.cfg.MaxPods, p.cfg.Room
 	}
 	twins := p.twinsLocked()
-	concerned := func(e *entry) bool { return e.wish.ports || e.wish.selects || twins[e.wish.pod.Object.UID] }
+	concerned := func(e *entry) bool { return e.desired.ports || e.desired.selects || twins[e.desired.pod.Object.UID] }
 	for _, pod := range p.desired.Pods {
 		if e := p.entries[pod.Key()]; e.asks() && (crowded || concerned(e)) {
-			a.Desired = append(a.Desired, e.wish.pod)
+			a.Desired = append(a.Desired, e.desired.pod)
 		}
 	}
 	if len(a.Desired) == 0 {
@@ -31,7 +31,7 @@ func (p *registry) admitLocked() admit.Decision {
 	}
 	for key, e := range p.entries {
 		a.Blind = a.Blind || !e.tried
-		wanted := e.wish.round == p.round
+		wanted := e.desired.round == p.round
 		if crowded || e.holdsPorts || twins[e.report.uid] || wanted && concerned(e) || !wanted && !e.report.seen {
 			a.Known[key] = p.holdingLocked(e)
 		}
@@ -42,8 +42,8 @@ func (p *registry) admitLocked() admit.Decision {
 func (p *registry) holdingLocked(e *entry) admit.Holding {
 	h := admit.Holding{Seen: e.report.seen, UID: e.report.uid, Pod: e.report.holds, Place: e.place, Idle: e.report.idle()}
 	switch {
-	case e.wish.round == p.round:
-		h.Priority, h.Leaving = e.wish.priority, e.evict != nil || e.evicted()
+	case e.desired.round == p.round:
+		h.Priority, h.Leaving = e.desired.priority, e.evict != nil || e.evicted()
 	case h.Pod != nil:
 		h.Priority, h.Leaving = manifests.PriorityOf(h.Pod), p.desired.Removable(h.Pod.Origin)
 	}
@@ -54,8 +54,8 @@ func (p *registry) holdingLocked(e *entry) admit.Holding {
 func (p *registry) crowdedLocked() bool {
 	places, sum := 0, admit.Requests{}
 	for _, e := range p.entries {
-		active, wanted := e.report.active() || e.place != nil, e.wish.round == p.round && e.asks()
-		if e.wish.round != p.round && !e.tried && p.cfg.Room != nil {
+		active, wanted := e.report.active() || e.place != nil, e.desired.round == p.round && e.asks()
+		if e.desired.round != p.round && !e.tried && p.cfg.Room != nil {
 			return true // its resources are unknown
 		}
 		if active || wanted {
@@ -73,7 +73,7 @@ func (p *registry) crowdedLocked() bool {
 			sum.Add(has, nil)
 		}
 		if wanted {
-			sum.Add(e.wish.requests, has)
+			sum.Add(e.desired.requests, has)
 		}
 	}
 	if p.cfg.MaxPods > 0 && places > p.cfg.MaxPods {
@@ -159,7 +159,7 @@ func (p *registry) findPlaceLocked(e *entry) {
 	left := e.report.place
 	switch {
 	case e.report.holds != nil:
-	case e.wish.round != p.round && (left == nil || p.desired.Removable(left.Origin)):
+	case e.desired.round != p.round && (left == nil || p.desired.Removable(left.Origin)):
 		e.place = nil
 	case e.place == nil:
 		e.place = left
@@ -196,11 +196,11 @@ func (e *entry) asks() bool {
 
 // final reports whether the pod is bound here by an API server and has ended: no edit runs it again.
 func (e *entry) final() bool {
-	held, want := e.report.holds, e.wish.pod
+	held, want := e.report.holds, e.desired.pod
 	return want != nil && want.Origin.Bound() && held.Object.UID == want.Object.UID
 }
 
 // sameAsHeld reports whether the desired manifest has been carried out.
 func (e *entry) sameAsHeld() bool {
-	return e.wish.pod != nil && podhash.Pod(e.wish.pod.Object) == podhash.Pod(e.report.holds.Object)
+	return e.desired.pod != nil && podhash.Pod(e.desired.pod.Object) == podhash.Pod(e.report.holds.Object)
 }

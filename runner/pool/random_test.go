@@ -706,7 +706,7 @@ func change(o *corev1.Pod, s step) {
 	case "bad image":
 		one.Image = badImage
 	case "good image":
-		mend(o)
+		repairManifest(o)
 	case "stubborn":
 		one.Command[2] = runtimetest.ScriptStubborn
 	case "sandbox":
@@ -738,8 +738,8 @@ func change(o *corev1.Pod, s step) {
 	}
 }
 
-// mend removes the faults of a manifest that keep a pod from converging.
-func mend(o *corev1.Pod) {
+// repairManifest removes the faults of a manifest that keep a pod from converging.
+func repairManifest(o *corev1.Pod) {
 	for c := range manifests.AllContainers(&o.Spec) {
 		c.Image = "busybox:1"
 		if l := c.Lifecycle; l != nil && l.PostStart != nil {
@@ -809,7 +809,7 @@ func (c *chaos) finale() {
 	c.mu.Lock()
 	for k, p := range c.desired {
 		c.desired[k] = edited(p, func(o *corev1.Pod) {
-			mend(o)
+			repairManifest(o)
 			o.Spec.ActiveDeadlineSeconds = nil // otherwise a failed pod would be recreated
 		})
 		c.editedAt[k] = time.Now()

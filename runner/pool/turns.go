@@ -93,8 +93,8 @@ func (p *Pool) tried(w *worker) {
 func (p *Pool) floorLocked() {
 	floor, found := int32(0), false
 	for _, e := range p.entries {
-		if e.wish.round == p.round && !e.tried && (!found || e.wish.priority.Value > floor) {
-			floor, found = e.wish.priority.Value, true
+		if e.desired.round == p.round && !e.tried && (!found || e.desired.priority.Value > floor) {
+			floor, found = e.desired.priority.Value, true
 		}
 	}
 	p.starts.setFloor(floor, found)

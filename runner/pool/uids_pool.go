@@ -26,8 +26,8 @@ func (p *registry) twinsLocked() map[types.UID]bool {
 		if e.report.uid != "" {
 			note(e.report.uid, key)
 		}
-		if e.wish.round == p.round && e.wish.pod != nil && e.wish.pod.Object.UID != "" {
-			note(e.wish.pod.Object.UID, key)
+		if e.desired.round == p.round && e.desired.pod != nil && e.desired.pod.Object.UID != "" {
+			note(e.desired.pod.Object.UID, key)
 		}
 	}
 	return twins

@@ -60,7 +60,7 @@ type subject struct {
 	made     []creationOf   // the last CreateContainer of each container
 	warned   map[string]string
 	removing bool
-	told     told
+	reported reportedEvents
 }
 
 // recorder records the events of the pod.
@@ -93,7 +93,7 @@ type worker struct {
 	events chan struct{}             // the pod may have changed
 	assign chan struct{}             // the assignment has changed
 	retry  atomic.Pointer[time.Time] // the back-off of failures before then is over
-	doing  doings                    // actions in progress
+	doing  activities                // actions in progress
 
 	blind    error
 	blindFor int
@@ -137,9 +137,9 @@ func signal(c chan struct{}) {
 // turn is the result of one round: observe again after wait (0 means never, a negative wait at once), or end.
 type turn struct {
 	wait time.Duration
-	// deaf reports that not even an event shortens the wait.
-	deaf bool
-	end  bool
+	// ignoreEvents reports that not even an event shortens the wait.
+	ignoreEvents bool
+	end          bool
 }
 
 const (
@@ -213,7 +213,7 @@ func (w *worker) sleep(ctx context.Context, t turn) {
 	if d < 0 {
 		return
 	}
-	if t.deaf {
+	if t.ignoreEvents {
 		events = nil
 	}
 	timer := time.NewTimer(d)
@@ -263,7 +263,7 @@ func (w *worker) turn(ctx context.Context) turn {
 	if w.rounds++; w.rounds > maxRounds {
 		wait := plan.Doubled(100*time.Millisecond, 5*time.Second, w.rounds-maxRounds)
 		w.log().Debug("does not come to rest", "first", actions[0].String(), "again", wait)
-		return turn{wait: wait, deaf: true}
+		return turn{wait: wait, ignoreEvents: true}
 	}
 	return turn{wait: atOnce}
 }
@@ -397,9 +397,9 @@ func (w *worker) observe(ctx context.Context) bool {
 		delete(w.warned, "observe")
 	}
 	w.blind, w.blindFor = nil, 0
-	w.told.uid = ""
+	w.reported.uid = ""
 	if state.Sandbox != nil {
-		w.told.uid = state.Sandbox.UID
+		w.reported.uid = state.Sandbox.UID
 	}
 	w.tell(state)
 	w.observed.PodState = state

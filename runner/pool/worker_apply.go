@@ -172,8 +172,8 @@ func (w *worker) acquire(ctx context.Context, s *slot, kind runner.ActionKind) b
 
 // tried reports once to the pool that the pod has been observed since the desired state is known.
 func (w *worker) tried() {
-	if w.now.settled && !w.told.tried {
-		w.told.tried = true
+	if w.now.settled && !w.reported.tried {
+		w.reported.tried = true
 		w.pool.tried(w)
 	}
 }

@@ -14,8 +14,8 @@ import (
 	"monopod/runner/probe"
 )
 
-// told is what the worker has already recorded and must not record again at each observation.
-type told struct {
+// reportedEvents is what the worker has already recorded and must not record again at each observation.
+type reportedEvents struct {
 	// tried reports that the pool knows that the pod has been observed.
 	tried bool
 	// uid is the uid of the sandbox that was created last.
@@ -44,8 +44,8 @@ func (w *recorder) ref(container string) corev1.ObjectReference {
 // uid returns the uid of the sandbox, or else that of the next one.
 func (w *subject) uid() string {
 	switch {
-	case w.told.uid != "":
-		return w.told.uid
+	case w.reported.uid != "":
+		return w.reported.uid
 	case w.now.desired != nil && w.now.desired.Object.UID != "":
 		return string(w.now.desired.Object.UID)
 	}
@@ -67,15 +67,15 @@ func (w *recorder) record(container string, o occurrence) {
 // recordApplied records the event of an action. The stop of an instance is recorded once, however many actions it takes.
 func (w *recorder) recordApplied(a runner.Action) {
 	if a.Kind == runner.CreateSandbox {
-		w.told.uid = a.UID
+		w.reported.uid = a.UID
 	}
 	o, ok := appliedEvent(a, w.removing)
 	if a.Kind == runner.MarkStopping || a.Kind == runner.StopContainer {
-		ok = ok && !w.told.killing[a.ContainerID]
-		if w.told.killing == nil {
-			w.told.killing = map[string]bool{}
+		ok = ok && !w.reported.killing[a.ContainerID]
+		if w.reported.killing == nil {
+			w.reported.killing = map[string]bool{}
 		}
-		w.told.killing[a.ContainerID] = true
+		w.reported.killing[a.ContainerID] = true
 	}
 	if ok {
 		w.record(a.Container, o)
@@ -98,15 +98,15 @@ func (w *recorder) recordFailed(a runner.Action, f plan.Failure, err error) {
 
 // recordLook records observed changes that no action of this worker has caused. Exits are recorded where they are logged, see tell.
 func (w *recorder) recordLook(status *corev1.Pod) {
-	for id := range w.told.killing {
+	for id := range w.reported.killing {
 		if w.instance(id) == nil {
-			delete(w.told.killing, id)
+			delete(w.reported.killing, id)
 		}
 	}
 	if h := w.now.held; h == nil {
-		w.told.held = ""
-	} else if h.Reason != admit.ReasonStarting && h.Message != w.told.held {
-		w.told.held = h.Message
+		w.reported.held = ""
+	} else if h.Reason != admit.ReasonStarting && h.Message != w.reported.held {
+		w.reported.held = h.Message
 		w.record("", warning(h.Reason, "%s", h.Message))
 	}
 	for _, list := range [][]corev1.ContainerStatus{status.Status.InitContainerStatuses, status.Status.ContainerStatuses} {
@@ -118,13 +118,13 @@ func (w *recorder) recordLook(status *corev1.Pod) {
 
 // recordBackOff records, once for each instance that has ended, that its successor has to wait.
 func (w *recorder) recordBackOff(c *corev1.ContainerStatus) {
-	if c.State.Waiting == nil || c.State.Waiting.Reason != runner.ReasonCrashLoopBackOff || w.told.backOff[c.Name] == c.ContainerID {
+	if c.State.Waiting == nil || c.State.Waiting.Reason != runner.ReasonCrashLoopBackOff || w.reported.backOff[c.Name] == c.ContainerID {
 		return
 	}
-	if w.told.backOff == nil {
-		w.told.backOff = map[string]string{}
+	if w.reported.backOff == nil {
+		w.reported.backOff = map[string]string{}
 	}
-	w.told.backOff[c.Name] = c.ContainerID
+	w.reported.backOff[c.Name] = c.ContainerID
 	w.record(c.Name, warning(EventBackOff, "Back-off restarting failed container %s in pod %s_%s(%s)", c.Name, w.key.Name, w.key.Namespace, w.uid()))
 }
 

@@ -21,7 +21,7 @@ type parked struct {
 // Pods with work in the background are not parked.
 func (w *worker) park(ctx context.Context, t turn) bool {
 	d := w.waits(t)
-	if d < parkFor || t.deaf || len(w.preparation)+len(w.hooks) > 0 || w.probing.busy() {
+	if d < parkFor || t.ignoreEvents || len(w.preparation)+len(w.hooks) > 0 || w.probing.busy() {
 		return false
 	}
 	w.tidy()

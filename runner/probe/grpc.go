@@ -100,9 +100,9 @@ type grpcAnswer struct {
 	message string
 	// seen is set once the server has acknowledged our settings.
 	seen bool
-	// told is set once a grpc-status has been received.
-	told bool
-	http string
+	// hasStatus is set once a grpc-status has been received.
+	hasStatus bool
+	http      string
 }
 
 // status returns the name of the serving status.
@@ -233,7 +233,7 @@ func (a *grpcAnswer) take(f *http2.Framer, frame http2.Frame) (over bool, err er
 			return false, fmt.Errorf("the server closed the connection: %s", frame.ErrCode)
 		}
 	case *http2.RSTStreamFrame:
-		if !a.told {
+		if !a.hasStatus {
 			return false, fmt.Errorf("the server ended the call: %s", frame.ErrCode)
 		}
 		return true, nil
@@ -260,7 +260,7 @@ func (a *grpcAnswer) headers(frame *http2.MetaHeadersFrame) {
 			if err != nil {
 				n = uint64(codes.Unknown)
 			}
-			a.code, a.told = codes.Code(n), true
+			a.code, a.hasStatus = codes.Code(n), true
 		case "grpc-message":
 			a.message = field.Value
 		}
@@ -271,7 +271,7 @@ func (a *grpcAnswer) end(ended bool) (bool, error) {
 	switch {
 	case !ended:
 		return false, nil
-	case a.told:
+	case a.hasStatus:
 		return true, nil
 	case a.http == "404":
 		a.code, a.message = codes.Unimplemented, "HTTP status 404"

@@ -17,11 +17,11 @@ import (
 // container is a container whose probes are commands, answered by a function.
 type container struct {
 	corev1.Container
-	mu     sync.Mutex
-	answer map[string]string // by command: "" succeeds, "error" cannot be run, "hang" takes too long
-	asked  []string
-	told   int
-	said   []string
+	mu      sync.Mutex
+	answer  map[string]string // by command: "" succeeds, "error" cannot be run, "hang" takes too long
+	asked   []string
+	changes int
+	reports []string
 }
 
 func execProbe(command string, change func(*corev1.Probe)) *corev1.Probe {
@@ -77,11 +77,11 @@ func (c *container) watch(t *testing.T, known *Known, f func(t *testing.T, w *Wa
 			Target:    Target{Container: &c.Container, Exec: c.exec, Host: func() string { return "" }},
 			StartedAt: time.Now(),
 			Known:     known,
-			Changed:   func() { c.mu.Lock(); defer c.mu.Unlock(); c.told++ },
+			Changed:   func() { c.mu.Lock(); defer c.mu.Unlock(); c.changes++ },
 			Report: func(k Kind, o Outcome) {
 				c.mu.Lock()
 				defer c.mu.Unlock()
-				c.said = append(c.said, string(k)+" "+string(o.Result)+" "+o.Output)
+				c.reports = append(c.reports, string(k)+" "+string(o.Result)+" "+o.Output)
 			},
 			Group: &group,
 		})
@@ -131,7 +131,7 @@ func TestTheStartupProbeGoesFirst(t *testing.T) {
 		if got := c.log(); !strings.HasPrefix(got, "s s s s ") || strings.Count(got, "s") != 4 || strings.Count(got, "l") != 2 || strings.Count(got, "r") != 2 {
 			t.Errorf("asked %q", got)
 		}
-		if c.told == 0 {
+		if c.changes == 0 {
 			t.Error("nobody was told")
 		}
 	})
@@ -170,8 +170,8 @@ func TestLivenessFailsAfterItsThreshold(t *testing.T) {
 		want(t, w, true, true, "")
 		pass(time.Second)
 		want(t, w, true, true, Liveness)
-		if len(c.said) != 3 || !strings.Contains(c.said[0], "timed out") {
-			t.Errorf("said %q", c.said)
+		if len(c.reports) != 3 || !strings.Contains(c.reports[0], "timed out") {
+			t.Errorf("said %q", c.reports)
 		}
 	})
 }
@@ -194,8 +194,8 @@ func TestReadinessFlaps(t *testing.T) {
 		}
 		pass(time.Second)
 		want(t, w, true, false, "")
-		if c.told != 2 {
-			t.Errorf("told %d times, want 2", c.told)
+		if c.changes != 2 {
+			t.Errorf("told %d times, want 2", c.changes)
 		}
 	})
 }
@@ -235,7 +235,7 @@ func TestStopCancelsAttempts(t *testing.T) {
 	if time.Since(began) > 10*time.Second {
 		t.Error("it was waited for")
 	}
-	if len(c.said) > 0 {
-		t.Errorf("said %q", c.said)
+	if len(c.reports) > 0 {
+		t.Errorf("said %q", c.reports)
 	}
 }

@@ -28,8 +28,8 @@ type agent struct {
 	stop func()
 	pods []*manifests.Pod
 	gone bool
-	// deaf disconnects the runner.
-	deaf atomic.Bool
+	// disconnected disconnects the runner.
+	disconnected atomic.Bool
 
 	mu    sync.Mutex
 	hands int              // guarded by mu
@@ -51,7 +51,7 @@ func (a *agent) times() int {
 }
 
 func (a *agent) hand(run model.Desired) {
-	if a.deaf.Load() {
+	if a.disconnected.Load() {
 		return
 	}
 	a.mu.Lock()
@@ -735,7 +735,7 @@ func dieAfter(t *testing.T, c conduct, writes int) (died bool) {
 			defer mu.Unlock()
 			if writes--; writes < 0 {
 				died = true
-				a.deaf.Store(true)
+				a.disconnected.Store(true)
 				return errors.New("it is dead")
 			}
 			return f.Sync()

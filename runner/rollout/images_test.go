@@ -15,22 +15,22 @@ import (
 )
 
 // pinning returns a Controller and the digests that it passes to Config.Images.
-func pinning(t *testing.T, dir string) (c *Controller, told *[]string, stop func()) {
+func pinning(t *testing.T, dir string) (c *Controller, reported *[]string, stop func()) {
 	t.Helper()
-	told = &[]string{}
+	reported = &[]string{}
 	began := time.Now()
 	c = New(Config{
 		Store: NewStore(dir), Log: slog.New(slog.DiscardHandler),
 		Clock: func() boottime.Moment {
 			return boottime.Moment{Boot: "b", Since: time.Hour + time.Since(began), Wall: time.Now()}
 		},
-		Images: func(digests []string) { *told = append(*told, strings.Join(digests, " ")) },
+		Images: func(digests []string) { *reported = append(*reported, strings.Join(digests, " ")) },
 	})
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- c.Run(ctx) }()
 	synctest.Wait()
-	return c, told, func() {
+	return c, reported, func() {
 		cancel()
 		if err := <-done; err != nil {
 			t.Error(err)
@@ -41,7 +41,7 @@ func pinning(t *testing.T, dir string) (c *Controller, told *[]string, stop func
 func TestImagesOfKeptRevisionsAreReported(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
-		c, told, stop := pinning(t, dir)
+		c, reported, stop := pinning(t, dir)
 		gone := false
 		x, y := &actor{name: "x"}, &actor{name: "y"}
 		run := func(digest string, actors ...*actor) {
@@ -63,8 +63,8 @@ func TestImagesOfKeptRevisionsAreReported(t *testing.T) {
 		x.write(good)
 		run("1", x, y)
 		run("9", x, y) // not a new revision
-		if want := []string{"", "0 v", "0 1 v"}; !slices.Equal(*told, want) {
-			t.Fatalf("told %q, want %q", *told, want)
+		if want := []string{"", "0 v", "0 1 v"}; !slices.Equal(*reported, want) {
+			t.Fatalf("told %q, want %q", *reported, want)
 		}
 		old, err := c.State(x.wanted.Key()).Revision(1).Pod(x.wanted.Origin)
 		if err != nil || old.Images["c"] != "0" || old.Images["volume/v"] != "v" {
@@ -76,20 +76,20 @@ func TestImagesOfKeptRevisionsAreReported(t *testing.T) {
 			x.write(good)
 			run(string(rune('a'+i)), x)
 		}
-		if got, want := (*told)[len(*told)-1], "b c d e f g h i j k v"; got != want {
+		if got, want := (*reported)[len(*reported)-1], "b c d e f g h i j k v"; got != want {
 			t.Errorf("at last %q, want %q", got, want)
 		}
 		time.Sleep(time.Minute)
 		stop()
 
-		c, told, stop = pinning(t, dir)
-		if want := []string{"b c d e f g h i j k v"}; !slices.Equal(*told, want) {
-			t.Errorf("after a restart: %q, want %q", *told, want)
+		c, reported, stop = pinning(t, dir)
+		if want := []string{"b c d e f g h i j k v"}; !slices.Equal(*reported, want) {
+			t.Errorf("after a restart: %q, want %q", *reported, want)
 		}
 		run("", nil...)
 		time.Sleep(time.Minute)
-		if got := (*told)[len(*told)-1]; got != "" || len(*told) != 2 {
-			t.Errorf("with all pods gone: %q", *told)
+		if got := (*reported)[len(*reported)-1]; got != "" || len(*reported) != 2 {
+			t.Errorf("with all pods gone: %q", *reported)
 		}
 		stop()
 	})

@@ -10,7 +10,7 @@ func TestRunsOfACronJobThatNeverEndAreLimited(t *testing.T) {
 		w.at(12+i/12, 5*(i%12)+5)
 	}
 	w.wantRuns(maxActiveRuns, 0)
-	if len(w.x.said) == 0 {
+	if len(w.x.logged) == 0 {
 		t.Error("nothing says that runs are skipped")
 	}
 	w.endAll("Succeeded")

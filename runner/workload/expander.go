@@ -30,8 +30,8 @@ type Expander struct {
 	claims map[madeKey]*manifests.Object
 	// assigned are the pods of the last result.
 	assigned map[manifests.Key]*manifests.Pod
-	// said are the problems that were logged.
-	said map[string]string
+	// logged are the problems that were logged last, by id.
+	logged map[string]string
 	// clashes are those of the last expansion.
 	clashes []Clash
 }
@@ -45,7 +45,7 @@ type madeKey struct {
 func NewExpander(store *Store, log *slog.Logger) (*Expander, error) {
 	x := &Expander{
 		store: store, log: log, made: map[madeKey]*manifests.Pod{}, claims: map[madeKey]*manifests.Object{},
-		assigned: map[manifests.Key]*manifests.Pod{}, said: map[string]string{},
+		assigned: map[manifests.Key]*manifests.Pod{}, logged: map[string]string{},
 	}
 	var err error
 	x.state, err = store.Load()
@@ -226,12 +226,12 @@ func (x *Expander) save(now time.Time, st State) {
 // report logs each problem once.
 func (x *Expander) report(problems map[string]error) {
 	for id, err := range problems {
-		if x.said[id] != err.Error() {
-			x.said[id] = err.Error()
+		if x.logged[id] != err.Error() {
+			x.logged[id] = err.Error()
 			x.log.Error("workload cannot be run as written; its pods stay as they are", "workload", id, "err", err)
 		}
 	}
-	maps.DeleteFunc(x.said, func(id, _ string) bool { return problems[id] == nil && !strings.HasPrefix(id, clashPrefix) })
+	maps.DeleteFunc(x.logged, func(id, _ string) bool { return problems[id] == nil && !strings.HasPrefix(id, clashPrefix) })
 }
 
 // merge appends the pods of workloads to those of documents; of two with one name, the first wins.
@@ -254,15 +254,15 @@ func (x *Expander) merge(documents, made []*manifests.Pod) []*manifests.Pod {
 	return all
 }
 
-// clashPrefix is the prefix of the keys of clashes in said.
+// clashPrefix is the prefix of the keys of clashes in logged.
 const clashPrefix = "name "
 
 func (x *Expander) clash(p, by *manifests.Pod) {
 	x.clashes = append(x.clashes, Clash{Pod: p.Key(), At: p.Origin, By: by.Origin})
 	id := clashPrefix + p.Key().String()
 	text := fmt.Sprintf("%s:%d and %s:%d", p.Origin.File, p.Origin.Line, by.Origin.File, by.Origin.Line)
-	if x.said[id] != text {
-		x.said[id] = text
+	if x.logged[id] != text {
+		x.logged[id] = text
 		x.log.Error("two pods have one name; the one of the first place is not run", "pod", p.Key(), "places", text)
 	}
 }
