@@ -1,4 +1,4 @@
-// Package cause defines why a pod or an input is not as it should be, as values: Cause is one such fact, Error attaches it to an error.
+// Package cause defines what is wrong with a pod or an input, as values: Cause is one such fact, Error attaches it to an error.
 //
 // It owns the kinds of causes, which are an interface for programs, and how causes travel with errors; it must not classify errors, decide
 // anything, or print sentences. The package that knows the fact creates the cause, and the package that shows it prints the text.
@@ -6,7 +6,7 @@ package cause
 
 import "errors"
 
-// Cause is a fact that keeps a pod or an input from being as it should be. The zero Cause means none. Kind determines which fields are set.
+// Cause is one thing that is wrong with a pod or an input. The zero Cause means none. Kind determines which fields are set.
 // Causes are comparable and can be stored as JSON.
 type Cause struct {
 	Kind Kind `json:"kind,omitempty"`

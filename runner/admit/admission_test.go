@@ -104,7 +104,7 @@ func TestPodThatDoesNotFitReportsExactShortage(t *testing.T) {
 			"c:OutOfcpu: Node didn't have enough resource: cpu, requested: 4000, used: 2000, capacity: 4000; it has room when those are gone that are being stopped",
 		},
 		{
-			"and nobody else takes that",
+			"and no other pod takes that",
 			pods{requesting("c", "4", "", ""), a},
 			changed(holdings(b), "b", func(h *admit.Holding) { h.Leaving = true }), nil,
 			"a:OutOfcpu: Node didn't have enough resource: cpu, requested: 1000, used: 6000, capacity: 4000 c:OutOfcpu: Node didn't have enough resource: cpu, requested: 4000, used: 2000, capacity: 4000; it has room when those are gone that are being stopped",
@@ -116,7 +116,7 @@ func TestPodThatDoesNotFitReportsExactShortage(t *testing.T) {
 			holdings(requesting("l", "3", "", "1")), nil,
 			"m:OutOfcpu: Node didn't have enough resource: cpu, requested: 3000, used: 3000, capacity: 4000; stopped to make room: default/l l<-m",
 		},
-		{"not those of which nobody has said it", pods{requesting("m", "3", "", "2")}, holdings(requesting("l", "3", "", "")), nil, "m:OutOfcpu: Node didn't have enough resource: cpu, requested: 3000, used: 3000, capacity: 4000"},
+		{"not pods without a priority", pods{requesting("m", "3", "", "2")}, holdings(requesting("l", "3", "", "")), nil, "m:OutOfcpu: Node didn't have enough resource: cpu, requested: 3000, used: 3000, capacity: 4000"},
 		{
 			"but a critical one does",
 			pods{requesting("m", "3", "", "2000000000")},
@@ -155,16 +155,16 @@ func TestPodThatDoesNotFitReportsExactShortage(t *testing.T) {
 		},
 		{"labels that fit", pods{chooses}, nil, func(a *admit.Input) { a.Labels = map[string]string{"disk": "ssd", "zone": "a", "more": ""} }, ""},
 		{"what runs does not choose again", pods{chooses}, holdings(chooses), func(a *admit.Input) { a.Labels = map[string]string{} }, ""},
-		{"nobody knows yet", pods{a}, nil, func(a *admit.Input) { a.Blind = true }, "a:Starting: what other pods use is not known yet"},
-		{"who runs need not wait for that", pods{a}, holdings(a), func(a *admit.Input) { a.Blind = true }, ""},
+		{"usage is unknown", pods{a}, nil, func(a *admit.Input) { a.Blind = true }, "a:Starting: what other pods use is not known yet"},
+		{"running pods need not wait for that", pods{a}, holdings(a), func(a *admit.Input) { a.Blind = true }, ""},
 		{
-			"nobody is stopped while what others use is not known",
+			"no pod is preempted while the usage of others is unknown",
 			pods{requesting("m", "3", "", "2")},
 			holdings(requesting("l", "3", "", "1")), func(a *admit.Input) { a.Blind = true },
 			"m:OutOfcpu: Node didn't have enough resource: cpu, requested: 3000, used: 3000, capacity: 4000",
 		},
 		{
-			"nor for one that may run already, whose room nobody takes",
+			"nor for one that may run already, whose room stays reserved",
 			pods{requesting("m", "3", "", "2"), requesting("n", "1", "", "1")},
 			changed(holdings(requesting("l", "3", "", "1")), "m", func(h *admit.Holding) { h.Seen = false }), nil,
 			"m:Starting: whether it runs already is not known yet n:OutOfcpu: Node didn't have enough resource: cpu, requested: 1000, used: 6000, capacity: 4000",
@@ -263,7 +263,7 @@ func TestPodForOtherPlatformNeverStarts(t *testing.T) {
 		{"this platform", func(s *corev1.PodSpec) {
 			s.NodeSelector, s.OS = map[string]string{"kubernetes.io/os": "linux", "beta.kubernetes.io/arch": "amd64"}, &corev1.PodOS{Name: "linux"}
 		}, nil, false, ""},
-		{"a label that nobody knows", func(s *corev1.PodSpec) { s.NodeSelector = map[string]string{"disk": "ssd"} }, nil, false, ""},
+		{"an unknown label", func(s *corev1.PodSpec) { s.NodeSelector = map[string]string{"disk": "ssd"} }, nil, false, ""},
 		{"another system", func(s *corev1.PodSpec) { s.NodeSelector = map[string]string{"kubernetes.io/os": "windows"} }, nil, false, "it asks for kubernetes.io/os=windows, and this machine has linux"},
 		{"by its old label", func(s *corev1.PodSpec) { s.NodeSelector = map[string]string{"beta.kubernetes.io/os": "windows"} }, nil, false, "it asks for beta.kubernetes.io/os=windows, and this machine has linux"},
 		{"another processor", func(s *corev1.PodSpec) {
@@ -277,7 +277,7 @@ func TestPodForOtherPlatformNeverStarts(t *testing.T) {
 		{"a term about something else", func(s *corev1.PodSpec) { s.Affinity = affinity(in("kubernetes.io/arch", "arm64"), in("disk", "ssd")) }, nil, false, ""},
 		{"not the other one", func(s *corev1.PodSpec) { s.Affinity = affinity(noWindows) }, nil, false, ""},
 		{"it runs", func(s *corev1.PodSpec) { s.NodeSelector = map[string]string{"kubernetes.io/arch": "arm64"} }, nil, true, ""},
-		{"an operator who knows better", func(s *corev1.PodSpec) { s.NodeSelector = map[string]string{"kubernetes.io/arch": "arm64"} }, map[string]string{"kubernetes.io/arch": "arm64"}, false, ""},
+		{"a label overridden by the operator", func(s *corev1.PodSpec) { s.NodeSelector = map[string]string{"kubernetes.io/arch": "arm64"} }, map[string]string{"kubernetes.io/arch": "arm64"}, false, ""},
 	} {
 		p := edited(requesting("p", "", "", ""), func(p *corev1.Pod) { tt.change(&p.Spec) })
 		h := admit.Holding{Seen: true}
@@ -388,11 +388,11 @@ func TestFinalOfHeldPods(t *testing.T) {
 		want string
 		fin  bool
 	}{
-		"a port that a pod keeps":       {admit.Input{Desired: []*manifests.Pod{port("web", 80)}, Known: holdings(port("old", 80))}, runner.ReasonHostPortConflict, true},
-		"a port of a pod that is going": {admit.Input{Desired: []*manifests.Pod{port("web", 80)}, Known: changed(holdings(port("old", 80)), "old", func(h *admit.Holding) { h.Leaving = true })}, runner.ReasonHostPortConflict, false},
-		"no room":                       {admit.Input{Desired: []*manifests.Pod{requesting("web", "2", "", "")}, Known: holdings(requesting("old", "3", "", "")), Room: room("4", "1Gi")}, "OutOfcpu", true},
-		"room that will be":             {admit.Input{Desired: []*manifests.Pod{requesting("web", "2", "", "")}, Known: changed(holdings(requesting("old", "3", "", "")), "old", func(h *admit.Holding) { h.Leaving = true }), Room: room("4", "1Gi")}, "OutOfcpu", false},
-		"what is not known yet":         {admit.Input{Desired: []*manifests.Pod{requesting("web", "2", "", "")}, Known: holdings(requesting("old", "3", "", "")), Room: room("4", "1Gi"), Blind: true}, "OutOfcpu", false},
+		"a port that a pod keeps":               {admit.Input{Desired: []*manifests.Pod{port("web", 80)}, Known: holdings(port("old", 80))}, runner.ReasonHostPortConflict, true},
+		"a port of a pod that is being stopped": {admit.Input{Desired: []*manifests.Pod{port("web", 80)}, Known: changed(holdings(port("old", 80)), "old", func(h *admit.Holding) { h.Leaving = true })}, runner.ReasonHostPortConflict, false},
+		"no room":                               {admit.Input{Desired: []*manifests.Pod{requesting("web", "2", "", "")}, Known: holdings(requesting("old", "3", "", "")), Room: room("4", "1Gi")}, "OutOfcpu", true},
+		"room that will be free":                {admit.Input{Desired: []*manifests.Pod{requesting("web", "2", "", "")}, Known: changed(holdings(requesting("old", "3", "", "")), "old", func(h *admit.Holding) { h.Leaving = true }), Room: room("4", "1Gi")}, "OutOfcpu", false},
+		"unknown usage":                         {admit.Input{Desired: []*manifests.Pod{requesting("web", "2", "", "")}, Known: holdings(requesting("old", "3", "", "")), Room: room("4", "1Gi"), Blind: true}, "OutOfcpu", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			tt.a.Listed = true

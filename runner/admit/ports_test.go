@@ -61,7 +61,7 @@ func TestHostPortsAreAssignedOnce(t *testing.T) {
 		{"a wanted pod that has not been seen may have its ports", pods{a, b}, known{a.Key(): {Seen: true}}, false, 0, "a:Starting b:Starting"},
 		{"pods beyond the limit wait", pods{testPod("x"), testPod("y"), testPod("z")}, nil, false, 2, "z:OutOfpods"},
 		{"what runs has its place", pods{testPod("x"), testPod("y")}, holding(seen(testPod("x")), testPod("y")), false, 1, "x:OutOfpods"},
-		{"what is being removed has a place until it is gone", pods{testPod("x")}, holding(seen(testPod("x")), testPod("old")), false, 1, "x:OutOfpods"},
+		{"a pod that is being removed has a place until it is gone", pods{testPod("x")}, holding(seen(testPod("x")), testPod("old")), false, 1, "x:OutOfpods"},
 		{"a pod that waits for a port takes no place", pods{a, b, testPod("c")}, nil, false, 2, "b:HostPortConflict"},
 	}
 	for _, tt := range tests {

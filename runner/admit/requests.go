@@ -53,7 +53,7 @@ func PodRequests(pod *manifests.Pod) Requests {
 	return out
 }
 
-// Add adds the amounts by which o exceeds has.
+// Add adds the part of o in excess of has.
 func (r Requests) Add(o, has Requests) {
 	for name, n := range o {
 		r[name] += max(n-has[name], 0)

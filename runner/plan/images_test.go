@@ -30,10 +30,10 @@ func TestPodRunsRequestedDigests(t *testing.T) {
 		{"another digest runs", pinned("sha256:b"), old, nil, "[EnsureImage a CreateContainer a (definition changed) StopContainer a (definition changed)]"},
 		{"it runs already", pinned("sha256:a"), old, nil, "[RecordPod (manifest changed)]"},
 		{"it is recorded", pinned("sha256:a"), pinned("sha256:a"), nil, "[]"},
-		{"it does not matter any more", old, pinned("sha256:a"), nil, "[RecordPod (manifest changed)]"},
-		{"nobody knows what runs", pinned("sha256:b"), pinned("sha256:b"), func(c *runner.Container) { c.ImageDigest = "" }, "[]"},
+		{"the digest is removed from the manifest", old, pinned("sha256:a"), nil, "[RecordPod (manifest changed)]"},
+		{"the running digest is unknown", pinned("sha256:b"), pinned("sha256:b"), func(c *runner.Container) { c.ImageDigest = "" }, "[]"},
 		{"a volume is of another digest", withImages(old, map[string]string{"volume/v": "sha256:b"}), old, nil, "[EnsureImage a CreateContainer a (definition changed) StopContainer a (definition changed)]"},
-		{"a volume is as asked for", withImages(old, map[string]string{"volume/v": "sha256:v"}), old, nil, "[RecordPod (manifest changed)]"},
+		{"a volume has the requested digest", withImages(old, map[string]string{"volume/v": "sha256:v"}), old, nil, "[RecordPod (manifest changed)]"},
 		{"a volume of that name elsewhere", withImages(old, map[string]string{"volume/w": "sha256:b"}), old, nil, "[RecordPod (manifest changed)]"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

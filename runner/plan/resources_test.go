@@ -62,15 +62,15 @@ func TestResize(t *testing.T) {
 		}, "[UpdateResources (resources changed) RecordPod (manifest changed)]"},
 		{"a policy for the other resource", limited("2", "1Gi", restart("memory")), nil, "[UpdateResources a (resources changed) RecordPod (manifest changed)]"},
 		{"a policy for this resource", limited("2", "1Gi", restart("cpu")), nil, "[EnsureImage a CreateContainer a (resize requires restart) StopContainer a (resize requires restart) RecordPod (manifest changed)]"},
-		{"the new instance stands ready", limited("2", "1Gi", restart("cpu")), func(o *plan.Observed) {
+		{"the new instance is created", limited("2", "1Gi", restart("cpu")), func(o *plan.Observed) {
 			n := runs(limited("2", "1Gi", restart("cpu"))).Containers[0]
 			n.ID, n.State, n.StartedAt = "id-new", runner.ContainerCreated, time.Time{}
 			o.Containers = append(o.Containers, n)
 		}, "[StopContainer a (definition changed) RecordPod (manifest changed)]"},
-		{"an instance that is about to start is made anew", limited("2", "1Gi"), func(o *plan.Observed) {
+		{"an instance that is about to start is recreated", limited("2", "1Gi"), func(o *plan.Observed) {
 			o.Containers[0].State = runner.ContainerCreated
 		}, "[EnsureImage a RemoveContainer a (superseded) CreateContainer a (resize requires restart) StartContainer a (resize requires restart) UpdateResources (resources changed) RecordPod (manifest changed)]"},
-		{"one that was told to stop is left alone", limited("2", "1Gi"), func(o *plan.Observed) {
+		{"a stopping instance is left alone", limited("2", "1Gi"), func(o *plan.Observed) {
 			o.Containers[0].StopSentAt = zero
 		}, ""},
 		{"a refusal is tried again later", limited("1", "1Mi"), func(o *plan.Observed) {

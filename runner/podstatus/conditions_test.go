@@ -39,7 +39,7 @@ func TestConditions(t *testing.T) {
 		{"completed", statusCase{policy: "Never", instances: []runner.Container{exited("1", "a", 0, 30), exited("2", "b", 0, 60)}}, "False", "PodCompleted", "", 60, "True"},
 		{"failed", statusCase{policy: "Never", instances: []runner.Container{exited("1", "a", 0, 30), exited("2", "b", 1, 60)}}, "False", "PodFailed", "", 60, "True"},
 		{
-			"nobody can tell",
+			"unknown",
 			statusCase{
 				instances: []runner.Container{running("1", "a", 3), running("2", "b", 7)},
 				change:    func(in *podstatus.Input) { in.Blind = errors.New("gone") },

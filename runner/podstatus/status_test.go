@@ -141,7 +141,7 @@ func TestPhaseAndWhy(t *testing.T) {
 			corev1.PodRunning, "being removed: waiting for b to stop",
 		},
 		{
-			"nobody knows its manifest",
+			"its manifest is unknown",
 			statusCase{
 				instances: []runner.Container{running("1", "a", 1), running("2", "b", 1)},
 				change:    func(in *podstatus.Input) { in.Desired, in.Kept = nil, true },
@@ -317,7 +317,7 @@ func TestStatusOfManifestIsIgnored(t *testing.T) {
 		change func(in *podstatus.Input)
 	}{
 		{"it runs", func(in *podstatus.Input) { in.Desired = edited(in.Desired, dump) }},
-		{"nothing is there yet", func(in *podstatus.Input) {
+		{"nothing exists yet in the runtime", func(in *podstatus.Input) {
 			in.Desired, in.Sandbox, in.Containers = edited(in.Desired, dump), nil, nil
 		}},
 		{"only the record is left", func(in *podstatus.Input) { in.Sandbox.Pod, in.Desired = edited(in.Desired, dump), nil }},

@@ -213,7 +213,7 @@ func TestPreemptionIsCanceledWhenNotNeeded(t *testing.T) {
 		// want is the state of all pods a minute after they can be observed again; message is that of low.
 		want, message string
 	}{
-		"nobody needs room": {nil, "low:Running", ""},
+		"no pod needs room": {nil, "low:Running", ""},
 		"it has room": {[]*manifests.Pod{edited(high, func(p *corev1.Pod) {
 			p.Spec.Containers[0].Resources = requesting("high", "1", "", "2").Object.Spec.Containers[0].Resources
 		})}, "low:Running high:Running", ""},

@@ -203,7 +203,7 @@ func TestEventsOfFailedSteps(t *testing.T) {
 			fails(runner.EnsureImage, runner.ReasonImageInspectError),
 			`W InspectFailed webcontainers{a} Failed to inspect image "busybox:1": it is broken`,
 		},
-		"image without a word of which": {
+		"image with an unknown reason": {
 			fails(runner.EnsureImage, ""),
 			`W Failed webcontainers{a} Failed to pull image "busybox:1": it is broken`,
 		},

@@ -89,7 +89,7 @@ func TestFailedNetworkIsRetriedWithBackOff(t *testing.T) {
 		container corev1.Container
 	}{
 		{"for a container that only starts with it", testContainer("a", runtimetest.ScriptServe)},
-		{"for a container that is made with its address", needsIP},
+		{"for a container that is created with its address", needsIP},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -136,7 +136,7 @@ const stream = 1
 const readBuffer = 1024
 
 // call sends the request in one piece and reads frames until the answer is complete. Replies to frames of the server are sent only once
-// there is nothing left to read, because the answer usually is complete by then, and not before the server has acknowledged our settings,
+// all input has been read, because the answer usually is complete by then, and not before the server has acknowledged our settings,
 // which it does unprompted.
 func (h *grpcHandler) call(c io.ReadWriter, address string, timeout time.Duration) (*grpcAnswer, error) {
 	var out bytes.Buffer

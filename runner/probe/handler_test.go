@@ -156,7 +156,7 @@ func TestHTTP(t *testing.T) {
 			check(t, attempt(t.Context(), newHandler(httpGet(port, tt.path), target), patience(tt.path)), tt.result, tt.output)
 		})
 	}
-	t.Run("what is kept of a long answer", func(t *testing.T) {
+	t.Run("a long answer is truncated", func(t *testing.T) {
 		if o := ask(t, httpGet(port, "/long")); o.Result != Success || len(o.Output) != outputLimit {
 			t.Errorf("%s with %d bytes", o.Result, len(o.Output))
 		}

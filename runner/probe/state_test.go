@@ -34,10 +34,10 @@ func TestFirst(t *testing.T) {
 		{"a liveness probe begins as succeeded", config(Liveness), at(0), Unknown, 0, Success, at(0)},
 		{"a startup probe begins as unknown", config(Startup), at(0), Unknown, 0, Unknown, at(0)},
 		{"the delay counts from the start of the container", delayed, at(2), Unknown, 0.5, Failure, at(7)},
-		{"a delay that is over is not waited for again", delayed, at(9), Unknown, 0, Failure, at(9)},
+		{"a delay that is over is not repeated", delayed, at(9), Unknown, 0, Failure, at(9)},
 		{"attempts on what was running are spread over a period", config(Liveness), at(100), Unknown, 0.5, Success, at(105)},
 		{"what was ready stays ready", config(Readiness), at(100), Success, 0.25, Success, at(102.5)},
-		{"a startup probe that has succeeded asks no more", config(Startup), at(100), Success, 0.5, Success, time.Time{}},
+		{"a startup probe that has succeeded stops", config(Startup), at(100), Success, 0.5, Success, time.Time{}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

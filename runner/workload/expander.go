@@ -52,7 +52,7 @@ func NewExpander(store *Store, log *slog.Logger) (*Expander, error) {
 	return x, err
 }
 
-// Idle reports that no state is stored: without workloads there is nothing to do.
+// Idle reports that no state is stored: Expand then has nothing to do without workloads.
 func (x *Expander) Idle() bool { return len(x.state.Jobs)+len(x.state.Crons) == 0 }
 
 // Finished returns, by "namespace/name", the Jobs that are Complete or Failed.
