@@ -14,7 +14,7 @@ import (
 // new pods with empty volumes unless their restart policy is Never, since no controller would replace them. Pods that an API server has
 // bound here stay Failed: its controllers replace them.
 
-// evictionGrace is the longest grace period of the containers of an evicted pod. It is the kubelet's.
+// evictionGrace limits the grace period of the containers of an evicted pod, unless its Eviction allows more. It is the kubelet's.
 const evictionGrace = time.Second
 
 // overuse is runner.Overuse for a pod that has not completed.

@@ -27,7 +27,7 @@ type Trouble struct {
 	At    time.Time
 	// Stopped is why the agent ended a container that has exited; empty if it ended by itself.
 	Stopped string
-	// Cause is the cause of the problem; its kind may be empty if Kind is sufficient. For a probe, the kind tells a failed one from one that
+	// Cause is the cause of the problem; its kind may be empty if Kind is sufficient. For a probe, it distinguishes a failure from one that
 	// has not succeeded yet.
 	Cause cause.Cause
 	// Final reports that an exited container is not restarted.

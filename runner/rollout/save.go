@@ -54,7 +54,7 @@ func (c *saver) entry(key manifests.Key) Entry {
 	return Entry{Key: key, State: c.states[key], Number: c.number}
 }
 
-// saved handles the result of writing states. A failed state is dropped if there is a newer one by now.
+// saved handles the result of writing states. A failed state that has been replaced meanwhile is not retried.
 func (c *saver) saved(entries, failed []Entry, err error) {
 	for _, e := range entries {
 		if c.states[e.Key] == e.State {
