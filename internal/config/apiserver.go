@@ -11,25 +11,25 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// ownPodsOnly is the taint of a node that runs its own pods only.
+// ownPodsOnly is the default taint of the Node: only pods of this machine's own manifests run here.
 const ownPodsOnly = "monopod.dev/own-pods-only:NoSchedule"
 
-// apiServerKeys are the keys about the API server that this machine is reported to.
+// apiServerKeys are the keys about the API server to which this machine is reported.
 func apiServerKeys() []Key {
 	return []Key{
-		{Path: "kubeconfig", Kind: kindPath, doc: "File that says to which Kubernetes API server this machine and its pods are reported, and as whom; see `monopod docs apiserver`. Empty: to none."},
-		{Path: "bootstrapKubeconfig", Kind: kindPath, doc: "File with which a client certificate is asked for when `kubeconfig` does not exist, which is written then."},
-		{Path: "certDirectory", Kind: kindPath, derived: "`pki` in `rootDirectory`", doc: "Where certificates that an API server has signed are kept, with their keys."},
-		{Path: "rotateCertificates", Kind: kindBool, def: true, doc: "Whether a client certificate that was asked for is replaced before it ends."},
-		{Path: "serverTLSBootstrap", Kind: kindBool, def: false, doc: "Whether a serving certificate is asked for, too."},
-		{Path: "registerNode", Kind: kindBool, def: true, doc: "Whether the Node object is made when there is none."},
-		{Path: "apiServerPods", Kind: kindBool, def: false, doc: "Whether pods that the API server binds to this node run here, besides those of manifests; see `monopod docs apiserver`. Those of manifests win over them."},
-		{Path: "registerWithTaints", Kind: KindStrings, def: []string{ownPodsOnly}, doc: "Taints of the Node when it is made, as `key=value:NoSchedule`. The default keeps schedulers away: only the pods of this machine's own manifests run here; with `apiServerPods` it is left out."},
-		{Path: "nodeLeaseDurationSeconds", Kind: kindInt, def: int64(40), doc: "How long the API server believes that this machine lives after it was last heard of. The lease is renewed four times in it."},
-		{Path: "nodeStatusUpdateFrequency", Kind: kindDuration, def: 10 * time.Second, doc: "How often is looked whether the status of the Node has changed."},
-		{Path: "nodeStatusReportFrequency", Kind: kindDuration, def: 5 * time.Minute, doc: "How often the status of the Node is sent when it has not."},
-		{Path: "eventRecordQPS", Kind: kindInt, def: int64(50), doc: "Most events that are sent to the API server in a second. 0: no limit."},
-		{Path: "eventBurst", Kind: kindInt, def: int64(100), doc: "Most events that are sent at once."},
+		{Path: "kubeconfig", Kind: kindPath, doc: "kubeconfig of the Kubernetes API server to which this machine and its pods are reported; see `monopod docs apiserver`. Empty: no API server."},
+		{Path: "bootstrapKubeconfig", Kind: kindPath, doc: "kubeconfig used to request a client certificate when `kubeconfig` does not exist; `kubeconfig` is then written."},
+		{Path: "certDirectory", Kind: kindPath, derived: "`pki` in `rootDirectory`", doc: "Directory for certificates signed by the API server, with their keys."},
+		{Path: "rotateCertificates", Kind: kindBool, def: true, doc: "Whether a requested client certificate is renewed before it expires."},
+		{Path: "serverTLSBootstrap", Kind: kindBool, def: false, doc: "Whether a serving certificate is requested from the API server, too."},
+		{Path: "registerNode", Kind: kindBool, def: true, doc: "Whether the Node object is created when it is missing."},
+		{Path: "apiServerPods", Kind: kindBool, def: false, doc: "Whether pods that the API server binds to this node run here, in addition to those of manifests; see `monopod docs apiserver`. On conflict the pod of a manifest wins."},
+		{Path: "registerWithTaints", Kind: KindStrings, def: []string{ownPodsOnly}, doc: "Taints of the Node when it is created, as `key=value:NoSchedule`. The default keeps schedulers away, so that only the pods of this machine's own manifests run here; with `apiServerPods` it is omitted."},
+		{Path: "nodeLeaseDurationSeconds", Kind: kindInt, def: int64(40), doc: "Seconds after which the API server considers this machine dead when its lease is not renewed. The lease is renewed four times in that period."},
+		{Path: "nodeStatusUpdateFrequency", Kind: kindDuration, def: 10 * time.Second, doc: "Interval at which the status of the Node is computed; it is sent when it has changed."},
+		{Path: "nodeStatusReportFrequency", Kind: kindDuration, def: 5 * time.Minute, doc: "Interval at which an unchanged status of the Node is sent."},
+		{Path: "eventRecordQPS", Kind: kindInt, def: int64(50), doc: "Maximum number of events sent to the API server per second. 0: no limit."},
+		{Path: "eventBurst", Kind: kindInt, def: int64(100), doc: "Maximum burst of events sent to the API server."},
 	}
 }
 

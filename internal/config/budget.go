@@ -9,13 +9,13 @@ import (
 	"monopod/node/budget"
 )
 
-// Budgets that are smaller are mistakes: monopod would not get far.
+// Lower bounds of the budgets: monopod cannot work with less.
 const (
 	leastMemory   = 48 << 20
 	leastMilliCPU = 50
 )
 
-// Budgets are what monopod may use itself.
+// Budgets returns the limits for monopod itself.
 func (c *Config) Budgets() budget.Limits {
 	memory, cpu := resource.Quantity{}, resource.Quantity{}
 	if c.AgentMemoryBudget != "" {

@@ -18,10 +18,10 @@ import (
 	"monopod/watcher/fetch"
 )
 
-// maxSocketPath is what fits into sockaddr_un with its final zero byte.
+// maxSocketPath is the longest path that fits into sockaddr_un with its terminating zero byte.
 const maxSocketPath = 107
 
-// configCheck collects the problems of values; sources says where each value was written.
+// configCheck collects the problems of values; sources has the file and line, variable or flag of each key.
 type configCheck struct {
 	sources  map[string]string
 	problems Problems
@@ -35,7 +35,7 @@ func (c *configCheck) add(key, msg, hint string) {
 	c.problems = append(c.problems, Problem{Where: where, Key: key, Msg: msg, Hint: hint})
 }
 
-// checkConfig finds values that cannot work, all at once.
+// checkConfig returns all problems of invalid values.
 func checkConfig(cfg *Config, sources map[string]string) Problems {
 	c := &configCheck{sources: sources}
 	c.sourceValues(cfg)
@@ -83,7 +83,7 @@ func (c *configCheck) sourceValues(cfg *Config) {
 	}
 }
 
-// sourceOrder names sources, each once.
+// sourceOrder checks that sourceOrder lists existing sources, each once.
 func (c *configCheck) sourceOrder(cfg *Config) {
 	all := cfg.allSources()
 	seen := map[string]bool{}
@@ -143,7 +143,7 @@ func (c *configCheck) network(cfg *Config) {
 	}
 }
 
-// subnets is a subnet of either address family, or one of each.
+// subnets checks for a subnet of either address family, or one of each.
 func (c *configCheck) subnets(key, value string) {
 	families := map[bool]bool{}
 	for part := range strings.SplitSeq(value, ",") {
@@ -198,7 +198,7 @@ func (c *configCheck) runtime(cfg *Config) {
 	}
 }
 
-// embedded checks what only the containerd inside monopod cares about.
+// embedded checks keys that only the embedded containerd uses.
 func (c *configCheck) embedded(cfg *Config) {
 	if !slices.Contains([]string{"overlayfs", "native"}, cfg.Snapshotter) {
 		c.add("snapshotter", fmt.Sprintf("the containerd inside monopod has no snapshotter %q", cfg.Snapshotter), "use overlayfs or native, or set containerRuntimeEndpoint")

@@ -8,7 +8,7 @@ import (
 
 var yamlErrorLine = regexp.MustCompile(`^line (\d+): `)
 
-// splitYAMLError takes the line out of the YAML parser's message.
+// splitYAMLError splits the line number off the message of the YAML parser.
 func splitYAMLError(problem error) (int, string) {
 	msg := strings.TrimPrefix(problem.Error(), "yaml: ")
 	m := yamlErrorLine.FindStringSubmatch(msg)

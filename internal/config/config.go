@@ -1,7 +1,7 @@
 // Package config owns monopod's configuration: its keys with their documentation, the layers that set them (file, drop-ins, environment,
-// flags), what is wrong with them, and how they are printed.
+// flags), their validation, and how they are printed.
 //
-// It must not start anything, nor decide anything about pods. It has no goroutines.
+// It must not start anything or decide anything about pods. It has no goroutines.
 package config
 
 import (
@@ -15,8 +15,8 @@ import (
 	"monopod/node/apiserver/mirror"
 )
 
-// Config is the effective configuration. Its keys are described in Keys, which the file loader, the
-// environment, the flags and docs/config.md are made from; a test holds the two together.
+// Config is the effective configuration. Its keys are described in Keys, from which the file loader, the environment variables, the flags
+// and docs/config.md are generated; a test keeps the two in sync.
 type Config struct {
 	Kubeconfig                string        `koanf:"kubeconfig"`
 	BootstrapKubeconfig       string        `koanf:"bootstrapKubeconfig"`
@@ -143,19 +143,19 @@ type CrashLoopBackOff struct {
 	MaxContainerRestartPeriod time.Duration `koanf:"maxContainerRestartPeriod"`
 }
 
-// AutoRollback says whether changes that fail are taken back. Annotations of a pod override it.
+// AutoRollback configures whether failed changes are rolled back. Annotations of a pod override it.
 type AutoRollback struct {
 	Enabled       bool          `koanf:"enabled"`
 	ReadyDeadline time.Duration `koanf:"readyDeadline"`
 	Soak          time.Duration `koanf:"soak"`
 }
 
-// MemorySwap says who may swap.
+// MemorySwap configures which containers may swap.
 type MemorySwap struct {
 	SwapBehavior string `koanf:"swapBehavior"`
 }
 
-// Logging says how monopod writes its own log, on stderr.
+// Logging configures monopod's own log on stderr.
 type Logging struct {
 	Format string `koanf:"format"`
 	Level  string `koanf:"level"`
@@ -192,7 +192,7 @@ func (c *Config) derive(hostname func() (string, error)) error {
 	return nil
 }
 
-// Names of the sources that are always there.
+// Names of the built-in sources.
 const (
 	SourceFile    = "file"
 	SourceHTTP    = "http"
@@ -202,7 +202,7 @@ const (
 // SourceAPIServer is the source of the pods that the API server binds to this node.
 const SourceAPIServer = mirror.SourceName
 
-// allSources are the names of all sources in the order that they have when nobody says otherwise.
+// allSources returns the names of all sources in their default order.
 func (c *Config) allSources() []string {
 	all := []string{SourceFile, SourceHTTP}
 	for _, s := range c.RemoteSources {
@@ -215,7 +215,7 @@ func (c *Config) allSources() []string {
 	return all
 }
 
-// SourceNames are the names of all sources by their precedence: those of sourceOrder, then the others.
+// SourceNames returns the names of all sources by precedence: those of sourceOrder, then the others.
 func (c *Config) SourceNames() []string {
 	order := slices.Clone(c.SourceOrder)
 	for _, name := range c.allSources() {
@@ -226,31 +226,31 @@ func (c *Config) SourceNames() []string {
 	return order
 }
 
-// Policy is what pods of a source of this machine may do.
+// Policy returns what pods of a source on this machine may do.
 func (c *Config) Policy(podSecurity string) policy.Policy {
 	return policy.Policy{PodSecurity: podSecurity, AllowedUnsafeSysctls: c.AllowedUnsafeSysctls, HelmHooks: c.HelmHooks}
 }
 
-// RemotePolicy is what pods of a source that is elsewhere may do.
+// RemotePolicy returns what pods of a remote source may do.
 func (c *Config) RemotePolicy(podSecurity string, criticalPods bool) policy.Policy {
 	p := c.Policy(podSecurity)
 	p.RefuseCritical = !criticalPods
 	return p
 }
 
-// PolicyOf is what pods of an entry of sources may do.
+// PolicyOf returns what pods of an entry of sources may do.
 func (c *Config) PolicyOf(s *RemoteSource) policy.Policy {
 	return c.RemotePolicy(s.PodSecurity, s.CriticalPods)
 }
 
-// Environment is what loading reads besides files.
+// Environment is the input of Load besides files.
 type Environment struct {
 	Environ  []string
 	WorkDir  string
 	Hostname func() (string, error)
 }
 
-// Lookup returns the value of a variable; empty: it is not set.
+// Lookup returns the value of a variable, or "" if it is not set.
 func (e Environment) Lookup(name string) string {
 	for _, v := range e.Environ {
 		if value, ok := strings.CutPrefix(v, name+"="); ok && value != "" {

@@ -16,7 +16,7 @@ import (
 	"monopod/internal/testfiles"
 )
 
-// LoadIn loads the configuration of a directory with the given environment and command line.
+// loadIn loads the configuration of a directory with the given environment and command line.
 func loadIn(dir string, environ, args []string) (*Loaded, error) {
 	set := pflag.NewFlagSet("run", pflag.ContinueOnError)
 	flags := &Flags{Set: set}
@@ -75,7 +75,7 @@ func TestConfigStories(t *testing.T) {
 	}
 }
 
-// tell prints what somebody set, or what is wrong.
+// tell prints the values that differ from the defaults, or the problems.
 func tell(cfg *Loaded, err error) string {
 	if err != nil {
 		return err.Error() + "\n"

@@ -11,8 +11,8 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// parseConfigFile reads one YAML (or JSON) document strictly. Whatever is wrong is reported with its line;
-// what is right is in the layer nevertheless, so that later checks find their problems too.
+// parseConfigFile reads one YAML (or JSON) document strictly. Each problem is reported with its line; valid keys are in the layer
+// nevertheless, so that later checks find their problems, too.
 func parseConfigFile(path string, b []byte, keys []Key) (layer, Problems) {
 	f := &configFile{path: path, dir: filepath.Dir(path), keys: make(map[string]Key, len(keys)), out: layer{}}
 	for _, k := range keys {
@@ -36,7 +36,7 @@ func parseConfigFile(path string, b []byte, keys []Key) (layer, Problems) {
 	return f.out, f.problems
 }
 
-// singleDocument returns the only document's root, nil when it holds nothing.
+// singleDocument returns the root of the only document, or nil if it is empty.
 func singleDocument(b []byte) (*yaml.Node, error) {
 	dec := yaml.NewDecoder(bytes.NewReader(b))
 	var doc, more yaml.Node
@@ -128,7 +128,7 @@ func (f *configFile) entry(path string, name, val *yaml.Node) {
 	}
 }
 
-// section lists the keys that begin with prefix, in the order of the table.
+// section lists the keys that begin with prefix, in the order of Keys.
 func (f *configFile) section(prefix string) []string {
 	var out []string
 	for _, k := range Keys() {
@@ -282,7 +282,7 @@ func describeNode(n *yaml.Node) string {
 	}
 }
 
-// describeKind is describeNode for what may be a secret.
+// describeKind is describeNode for values that may be secrets.
 func describeKind(n *yaml.Node) string {
 	switch {
 	case n.Kind != yaml.ScalarNode || isNull(n):
@@ -305,7 +305,7 @@ func resolveAlias(n *yaml.Node) *yaml.Node {
 
 func isNull(n *yaml.Node) bool { return n.Kind == yaml.ScalarNode && n.Tag == "!!null" }
 
-// entryKeys are those of the entries of a list.
+// entryKeys returns the keys of the entries of a list of that kind.
 func entryKeys(kind Kind) []Key {
 	switch kind {
 	case kindGraces:

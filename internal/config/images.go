@@ -15,28 +15,28 @@ import (
 	"monopod/runner/ctrd/image/registry"
 )
 
-// imageKeys are about getting images, and about getting rid of them.
+// imageKeys are the keys about pulling and removing images.
 func imageKeys() []Key {
 	return []Key{
-		{Path: "preloadDirectories", Kind: kindPaths, doc: "Directories with OCI or docker image archives, imported at start and when they change. As long as an archive is there, its images are not removed."},
+		{Path: "preloadDirectories", Kind: kindPaths, doc: "Directories with OCI or docker image archives, imported at startup and when they change. Images are not removed while their archive exists."},
 		{Path: "registryConfig", Kind: kindPath, derived: "`config.json` in `rootDirectory`", doc: "File with registry credentials, in the format of docker's `config.json`. It may be missing."},
-		{Path: "registryHostsDirs", Kind: kindPaths, def: []string{"/etc/monopod/certs.d", "/etc/containerd/certs.d"}, doc: "Directories with a directory for each registry, as containerd's `certs.d`: a `hosts.toml` with mirrors, addresses and certificates, or certificates alone (`ca.crt`, `client.cert` with `client.key`). The first one that has one for a registry, or `_default`, counts. They are read at each pull."},
-		{Path: "imageCredentialProviderConfig", Kind: kindPath, doc: "File with a `CredentialProviderConfig` (kubelet.config.k8s.io/v1): the plug-ins that are asked for credentials of registries. It is read at each pull; a mistake in it keeps monopod from nothing but these plug-ins."},
-		{Path: "imageCredentialProviderBinDir", Kind: kindPath, derived: "the directory of `imageCredentialProviderConfig`", doc: "Directory with these plug-ins."},
-		{Path: "serializeImagePulls", Kind: kindBool, def: false, doc: "Whether images are pulled one after the other."},
-		{Path: "maxParallelImagePulls", Kind: kindInt, def: int64(0), doc: "Most images that are pulled at once; further ones wait. 0: no limit."},
-		{Path: "registryPullQPS", Kind: kindInt, def: int64(5), doc: "How many pulls may begin in a second; further ones wait. 0: no limit."},
-		{Path: "registryBurst", Kind: kindInt, def: int64(10), doc: "How many pulls may begin at once before `registryPullQPS` counts."},
-		{Path: "imagePullBandwidth", Kind: kindString, doc: "How many bytes a second all pulls together may take of the network, as `2Mi`. Empty: no limit."},
-		{Path: "imagePolicy", Kind: kindRules, doc: "Which images may be used, and who must have signed them: rules, of which the first one that matches counts. With rules, an image that none matches is refused; what runs already runs on. See `monopod docs images`."},
-		{Path: "imageGCHighThresholdPercent", Kind: kindInt, def: int64(85), doc: "How full the file system of the images is, in percent, when images are removed that nobody needs. 100: none is for that."},
-		{Path: "imageGCLowThresholdPercent", Kind: kindInt, def: int64(80), doc: "How full it is when removing them ends."},
-		{Path: "imageMinimumGCAge", Kind: kindDuration, def: 2 * time.Minute, doc: "How long an image stays at least after it has come."},
-		{Path: "imageMaximumGCAge", Kind: kindDuration, def: time.Duration(0), doc: "How long an image stays that nobody uses, however empty the disk is. 0s: for ever."},
+		{Path: "registryHostsDirs", Kind: kindPaths, def: []string{"/etc/monopod/certs.d", "/etc/containerd/certs.d"}, doc: "Directories with one directory per registry, like containerd's `certs.d`: a `hosts.toml` with mirrors, addresses and certificates, or certificates alone (`ca.crt`, `client.cert` with `client.key`). The first directory that has an entry for a registry, or `_default`, is used. They are read at each pull."},
+		{Path: "imageCredentialProviderConfig", Kind: kindPath, doc: "File with a `CredentialProviderConfig` (kubelet.config.k8s.io/v1): the plug-ins that provide registry credentials. It is read at each pull; a mistake in it disables only these plug-ins."},
+		{Path: "imageCredentialProviderBinDir", Kind: kindPath, derived: "the directory of `imageCredentialProviderConfig`", doc: "Directory with the programs of these plug-ins."},
+		{Path: "serializeImagePulls", Kind: kindBool, def: false, doc: "Whether images are pulled one at a time."},
+		{Path: "maxParallelImagePulls", Kind: kindInt, def: int64(0), doc: "Maximum number of concurrent image pulls; further ones wait. 0: no limit."},
+		{Path: "registryPullQPS", Kind: kindInt, def: int64(5), doc: "Maximum number of pulls started per second; further ones wait. 0: no limit."},
+		{Path: "registryBurst", Kind: kindInt, def: int64(10), doc: "Maximum burst of pulls above `registryPullQPS`."},
+		{Path: "imagePullBandwidth", Kind: kindString, doc: "Bandwidth limit of all pulls together, in bytes per second, as `2Mi`. Empty: no limit."},
+		{Path: "imagePolicy", Kind: kindRules, doc: "Rules that define which images may be used and who must have signed them; the first matching rule applies. If there are rules, an image that matches none is refused; running containers keep running. See `monopod docs images`."},
+		{Path: "imageGCHighThresholdPercent", Kind: kindInt, def: int64(85), doc: "Usage of the image file system, in percent, above which unused images are removed. 100: never because of disk usage."},
+		{Path: "imageGCLowThresholdPercent", Kind: kindInt, def: int64(80), doc: "Usage of the image file system, in percent, down to which unused images are removed."},
+		{Path: "imageMinimumGCAge", Kind: kindDuration, def: 2 * time.Minute, doc: "Minimum age of an unused image before it is removed."},
+		{Path: "imageMaximumGCAge", Kind: kindDuration, def: time.Duration(0), doc: "Time after which an unused image is removed regardless of disk usage. 0s: never."},
 	}
 }
 
-// images finds what is wrong with keys about images.
+// images checks the keys about images.
 func (c *configCheck) images(cfg *Config) {
 	high, low := cfg.ImageGCHighThresholdPercent, cfg.ImageGCLowThresholdPercent
 	for _, p := range []struct {
@@ -60,7 +60,7 @@ func (c *configCheck) images(cfg *Config) {
 	}
 }
 
-// pulls finds what is wrong with keys about pulling.
+// pulls checks the keys about pulling.
 func (c *configCheck) pulls(cfg *Config) {
 	for _, n := range []struct {
 		key   string
@@ -78,8 +78,9 @@ func (c *configCheck) pulls(cfg *Config) {
 	}
 }
 
-// ProviderFaults are what is wrong with files that are read only when something needs them, and what may come later. They keep
-// a daemon from nothing else, so that it comes back after a reboot; who looks at a configuration is told.
+// ProviderFaults checks files that are read only when they are needed: the configuration of credential provider plug-ins, tokens and
+// authorities. It returns their problems, and what is missing or unreadable but may be provided later. None of them keeps the daemon from
+// starting, for example after a reboot; `monopod config` reports them.
 func (c *Loaded) ProviderFaults() (wrong Problems, later []string) {
 	wrong, later = c.providerFaults()
 	auth := &c.Authentication
@@ -105,7 +106,7 @@ func (c *Loaded) ProviderFaults() (wrong Problems, later []string) {
 	return wrong, later
 }
 
-// providerFaults are those of credential provider plug-ins.
+// providerFaults returns the problems of the configuration of credential provider plug-ins.
 func (c *Loaded) providerFaults() (wrong Problems, later []string) {
 	if c.ImageCredentialProviderConfig == "" {
 		return nil, nil
@@ -124,7 +125,7 @@ func (c *Loaded) providerFaults() (wrong Problems, later []string) {
 	return check.problems, later
 }
 
-// ProviderWarnings are faults as a running daemon tells of them, one line each.
+// ProviderWarnings returns the same faults as log lines of a running daemon.
 func (c *Loaded) ProviderWarnings() []string {
 	wrong, all := c.ProviderFaults()
 	for _, p := range wrong {
@@ -133,7 +134,7 @@ func (c *Loaded) ProviderWarnings() []string {
 	return all
 }
 
-// RegistryAccess is how registries are reached.
+// RegistryAccess returns how registries are reached.
 func (c *Config) RegistryAccess(log *slog.Logger) registry.Access {
 	return registry.Access{
 		AuthFile: c.RegistryConfig, HostsDirs: c.RegistryHostsDirs,
@@ -141,7 +142,7 @@ func (c *Config) RegistryAccess(log *slog.Logger) registry.Access {
 	}
 }
 
-// PullLimits are what pulls may do at once.
+// PullLimits returns the limits of concurrent pulls.
 func (c *Config) PullLimits() registry.Limits {
 	l := registry.Limits{Parallel: c.MaxParallelImagePulls, QPS: float64(c.RegistryPullQPS), Burst: c.RegistryBurst}
 	if c.SerializeImagePulls {
@@ -153,7 +154,7 @@ func (c *Config) PullLimits() registry.Limits {
 	return l
 }
 
-// GarbagePolicy says when images go.
+// GarbagePolicy returns when unused images are removed.
 func (c *Config) GarbagePolicy() gc.Policy {
 	return gc.Policy{High: c.ImageGCHighThresholdPercent, Low: c.ImageGCLowThresholdPercent, MinAge: c.ImageMinimumGCAge, MaxAge: c.ImageMaximumGCAge}
 }

@@ -19,13 +19,13 @@ import (
 )
 
 const (
-	// DefaultFile is read where --config and MONOPOD_CONFIG name no other.
+	// DefaultFile is read unless --config or MONOPOD_CONFIG names another file.
 	DefaultFile = "/etc/monopod/config.yaml"
-	// layerDelim separates the levels of a key inside koanf. It is not the dot, which may be part of a header name.
+	// layerDelim separates the levels of a key inside koanf. A dot would not do: header names may contain it.
 	layerDelim = "/"
 )
 
-// Problem is one thing wrong with the configuration.
+// Problem is one error in the configuration.
 type Problem struct {
 	// Where is "file:line", or names the variable or flag.
 	Where string
@@ -50,13 +50,13 @@ func (p Problem) Error() string {
 	return b.String()
 }
 
-// Problems holds all that is wrong with the configuration.
+// Problems are all errors of a configuration.
 type Problems []Problem
 
 // Error prints one problem per line.
 func (e Problems) Error() string { return strings.Join(e.Lines(), "\n") }
 
-// Lines returns the problems.
+// Lines returns one line per problem.
 func (e Problems) Lines() []string {
 	lines := make([]string, len(e))
 	for i, p := range e {
@@ -68,11 +68,11 @@ func (e Problems) Lines() []string {
 // Loaded is a valid configuration and where it came from.
 type Loaded struct {
 	Config
-	// Sources says for each key which layers its value comes from.
+	// Sources names, for each key, the layers that its value comes from.
 	Sources map[string]string
 	// Files are the files that were read, in order.
 	Files []string
-	// Warnings tell about things that were found beside the configuration and not used.
+	// Warnings are about ignored files and variables.
 	Warnings []string
 }
 
@@ -80,11 +80,11 @@ type Loaded struct {
 type setting struct {
 	value any
 	where string
-	// reset says that the layer asks for the built-in default (a null in a file).
+	// reset means that the layer sets the key to its built-in default (a null in a file).
 	reset bool
 }
 
-// layer is what one file, the environment or the flags say, by key.
+// layer holds the values of one file, the environment or the flags, by key.
 type layer map[string]setting
 
 // configLoader collects layers and problems.
@@ -148,10 +148,10 @@ func (l *configLoader) readDropIns(dir string) {
 	}
 }
 
-// maxConfigSize is more than a configuration has.
+// maxConfigSize is far larger than any real configuration.
 const maxConfigSize = 4 << 20
 
-// take adds what read returns of a file.
+// take adds the layer that read returns for a file.
 func (l *configLoader) take(path string, read func(string) ([]byte, error)) {
 	b, err := read(path)
 	if err != nil {
@@ -212,7 +212,7 @@ func merge(k *koanf.Koanf, lay, defaults layer) error {
 	return k.Load(confmap.Provider(flat, layerDelim), nil)
 }
 
-// trace notes where the values of a layer come from. Maps of several layers are merged, so that all count.
+// trace records which layer each value comes from. Maps of several layers are merged, so all of these layers are recorded.
 func (l *configLoader) trace(lay layer, sources map[string]string) {
 	for _, key := range l.keys {
 		s, ok := lay[key.Path]
@@ -240,8 +240,8 @@ func (l *configLoader) readFlags(set *pflag.FlagSet) {
 	l.layers = append(l.layers, lay)
 }
 
-// readEnviron takes the MONOPOD_* variables. An empty one counts as not set. One that looks like a misspelled
-// setting is refused; others may be somebody else's, and are only mentioned.
+// readEnviron reads the MONOPOD_* variables and ignores empty ones. An unknown one that looks like a misspelled key is an error; others may
+// belong to other programs and only cause a warning.
 func (l *configLoader) readEnviron() {
 	lay := layer{}
 	environ := slices.DeleteFunc(slices.Clone(l.env.Environ), func(v string) bool { return !strings.HasPrefix(v, EnvPrefix) })
@@ -262,7 +262,7 @@ func (l *configLoader) readEnviron() {
 	l.layers = append(l.layers, lay)
 }
 
-// variables are those that have a meaning, without their prefix.
+// variables lists the known variables, without their prefix.
 func (l *configLoader) variables() []string {
 	all := []string{envConfigFile, envBundleDir, EnvRequestTimeout}
 	for _, key := range l.keys {

@@ -10,8 +10,7 @@ import (
 	"monopod/runner/ctrd/logs"
 )
 
-// Of the file system that logs are on, all of them together get a tenth unless podLogsMaxSize says otherwise, but
-// never less than leastPodLogs.
+// The default of podLogsMaxSize: a tenth of the file system, but never less than leastPodLogs.
 const (
 	podLogsShare = 10
 	leastPodLogs = 64 << 20
@@ -20,9 +19,9 @@ const (
 // logKeys are the keys about the files with the output of containers.
 func logKeys() []Key {
 	return []Key{
-		{Path: "containerLogMaxSize", Kind: kindString, def: "10Mi", doc: "Size of a log file at which a new one is begun, as `10Mi`. No file is larger, however fast a container writes. Negative: log files grow without end."},
-		{Path: "containerLogMaxFiles", Kind: kindInt, def: int64(5), doc: "Most log files of one container instance: the one that is written to, and older ones, of which all but the newest are compressed. At least 2."},
-		{Path: "podLogsMaxSize", Kind: kindString, derived: "a tenth of the file system of `podLogsDir`, at least 64Mi", doc: "What the logs of all pods may use together, as `500Mi`. Beyond it the oldest files go that are not written to any more, then the largest ones that are. Negative: as much as they like."},
+		{Path: "containerLogMaxSize", Kind: kindString, def: "10Mi", doc: "Size at which a log file is rotated, as `10Mi`. No file gets larger, however fast a container writes. Negative: no limit."},
+		{Path: "containerLogMaxFiles", Kind: kindInt, def: int64(5), doc: "Maximum number of log files of one container instance, including the current one; rotated files are compressed, except the newest. At least 2."},
+		{Path: "podLogsMaxSize", Kind: kindString, derived: "a tenth of the file system of `podLogsDir`, at least 64Mi", doc: "Limit for the logs of all pods together, as `500Mi`. Above it, the oldest rotated files are removed first, then the largest current ones. Negative: no limit."},
 	}
 }
 
@@ -56,7 +55,7 @@ func bytesOf(text string) int64 {
 	return q.Value()
 }
 
-// diskSize is the size of the file system that a directory, which need not be there yet, is on; 0 when it is not known.
+// diskSize returns the size of the file system of a directory, which need not exist yet; 0 if it cannot be read.
 func diskSize(dir string) int64 {
 	var st unix.Statfs_t
 	for unix.Statfs(dir, &st) != nil {

@@ -14,14 +14,14 @@ import (
 	"monopod/runner/spec/limits"
 )
 
-// nodeKeys are about what of the machine pods may have.
+// nodeKeys are the keys about the resources of the machine that pods may use.
 func nodeKeys() []Key {
 	return []Key{
-		{Path: "nodeLabels", Kind: kindTexts, doc: "Labels of this machine, as in `{disktype: ssd}`. Pods whose `nodeSelector` or required node affinity they do not meet wait. Empty: of what pods select only `kubernetes.io/os` and `kubernetes.io/arch` matter, which are those of the machine. They, and `kubernetes.io/hostname`, are always there."},
-		{Path: "nodeCapacity", Kind: kindTexts, doc: "What pods may request as if the machine had it, as in `{cpu: \"16\", memory: 64Gi, ephemeral-storage: 1Ti}`: for manifests whose requests were written for larger machines. Shares, limits and eviction go by what there really is. Empty: what the machine has."},
-		{Path: "systemReserved", Kind: kindTexts, doc: "What the programs of the machine need, as in `{cpu: 500m, memory: 512Mi, ephemeral-storage: 1Gi, pid: \"1000\"}`: pods cannot request it."},
-		{Path: "kubeReserved", Kind: kindTexts, doc: "What monopod itself needs, beside `systemReserved`."},
-		{Path: "enforceNodeAllocatable", Kind: KindStrings, def: []string{"pods"}, doc: "`pods`: all pods together are kept from the cpu, memory and process ids of `systemReserved` and `kubeReserved` by limits of `cgroupRoot`. `none`: they are not. What cannot be allocated is refused either way."},
+		{Path: "nodeLabels", Kind: kindTexts, doc: "Labels of this machine, as in `{disktype: ssd}`. Pods wait while the labels do not match their `nodeSelector` or required node affinity. Empty: only `kubernetes.io/os` and `kubernetes.io/arch` are compared with what pods select. These two and `kubernetes.io/hostname` are always set."},
+		{Path: "nodeCapacity", Kind: kindTexts, doc: "Resources that pods may request as if the machine had them, as in `{cpu: \"16\", memory: 64Gi, ephemeral-storage: 1Ti}`: for manifests whose requests were written for larger machines. Shares, limits and eviction use the real capacity. Empty: the capacity of the machine."},
+		{Path: "systemReserved", Kind: kindTexts, doc: "Resources reserved for other programs of the machine, as in `{cpu: 500m, memory: 512Mi, ephemeral-storage: 1Gi, pid: \"1000\"}`: pods cannot request them."},
+		{Path: "kubeReserved", Kind: kindTexts, doc: "Resources reserved for monopod itself, in addition to `systemReserved`."},
+		{Path: "enforceNodeAllocatable", Kind: KindStrings, def: []string{"pods"}, doc: "`pods`: limits of `cgroupRoot` keep all pods together from using the cpu, memory and process ids of `systemReserved` and `kubeReserved`. `none`: no such limits. A pod that requests more than is allocatable is refused either way."},
 	}
 }
 
@@ -31,7 +31,7 @@ const (
 	enforceNone = "none"
 )
 
-// Reserved is what is kept from pods.
+// Reserved returns the resources that pods cannot use.
 func (c *Config) Reserved() (capacity.Reserved, error) {
 	system, err1 := capacity.ParseReserved(c.SystemReserved)
 	kube, err2 := capacity.ParseReserved(c.KubeReserved)
@@ -61,7 +61,7 @@ func (c *configCheck) node(cfg *Config) {
 	}
 }
 
-// Labels are those of this machine; nil when nobody has given it any.
+// Labels returns the labels of this machine; nil if none are configured.
 func (c *Config) Labels(p manifests.Platform) map[string]string {
 	if len(c.NodeLabels) == 0 {
 		return nil

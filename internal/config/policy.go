@@ -13,7 +13,7 @@ type ImageRule struct {
 	Signature ImageSignature `koanf:"signature" yaml:"signature,omitempty" json:"signature,omitzero"`
 }
 
-// ImageSignature says who must have signed the images of a rule; nobody when there are no keys.
+// ImageSignature holds the keys for the images of a rule; without keys, no signature is needed.
 type ImageSignature struct {
 	Keys           []string `koanf:"keys"           yaml:"keys,omitempty"           json:"keys,omitempty"`
 	KeyFiles       []string `koanf:"keyFiles"       yaml:"keyFiles,omitempty"       json:"keyFiles,omitempty"`
@@ -28,15 +28,15 @@ const (
 
 func imageRuleKeys() []Key {
 	return []Key{
-		{Path: "match", Kind: kindString, derived: "none: it must be given", doc: "Images it is about: `HOST[:PORT]` of a registry, or `HOST[:PORT]/PATH` with all below that path; labels of the host may have wildcards, as in `*.example.com`. `*`: all images. Images without a registry are of `docker.io`, those of one word of `docker.io/library`, which `docker.io/NAME` means, too."},
-		{Path: "action", Kind: kindString, def: ruleAllow, doc: "Whether they may be used: `allow` or `deny`."},
-		{Path: "signature.keys", Kind: KindStrings, doc: "Public keys in PEM (ECDSA, Ed25519 or RSA), of which one must have signed the image, as `cosign sign --key` does."},
-		{Path: "signature.keyFiles", Kind: kindPaths, doc: "Files with a public key each, besides `signature.keys`; they are read when an image is looked at."},
-		{Path: "signature.trustPreloaded", Kind: kindBool, def: false, doc: "Whether an image needs no signature as long as an archive in one of the `preloadDirectories` holds it."},
+		{Path: "match", Kind: kindString, derived: "none: required", doc: "Images the rule applies to: `HOST[:PORT]` of a registry, or `HOST[:PORT]/PATH` for everything below that path; labels of the host may have wildcards, as in `*.example.com`. `*`: all images. An image without a registry belongs to `docker.io`, one of a single word to `docker.io/library`; `docker.io/NAME` matches the latter, too."},
+		{Path: "action", Kind: kindString, def: ruleAllow, doc: "Whether these images may be used: `allow` or `deny`."},
+		{Path: "signature.keys", Kind: KindStrings, doc: "Public keys in PEM (ECDSA, Ed25519 or RSA); one of them must have signed the image, as `cosign sign --key` does."},
+		{Path: "signature.keyFiles", Kind: kindPaths, doc: "Files with one public key each, in addition to `signature.keys`; they are read each time an image is verified."},
+		{Path: "signature.trustPreloaded", Kind: kindBool, def: false, doc: "Whether an image needs no signature while an archive in one of the `preloadDirectories` contains it."},
 	}
 }
 
-// imageRules finds what is wrong with imagePolicy.
+// imageRules checks imagePolicy.
 func (c *configCheck) imageRules(cfg *Config) {
 	for i := range cfg.ImagePolicy {
 		r := &cfg.ImagePolicy[i]
@@ -63,7 +63,7 @@ func (c *configCheck) imageRules(cfg *Config) {
 	}
 }
 
-// ImageRules are those of imagePolicy.
+// ImageRules returns the rules of imagePolicy.
 func (c *Config) ImageRules() trust.Rules {
 	var rules trust.Rules
 	for _, r := range c.ImagePolicy {

@@ -8,22 +8,22 @@ import (
 	"monopod/runner/ctrd/bounded"
 )
 
-// pressureKeys are about what happens when the machine is short of something.
+// pressureKeys are the keys about eviction.
 func pressureKeys() []Key {
 	return []Key{
-		{Path: "evictionHard", Kind: kindTexts, derived: "`{memory.available: 100Mi, nodefs.available: 10%, nodefs.inodesFree: 5%, imagefs.available: 15%, imagefs.inodesFree: 5%}`", doc: "When this little is left, dead containers and unused images are removed, then pods evicted, one after the other: by `memory.available`, `nodefs.available`, `nodefs.inodesFree` (of `rootDirectory`), `imagefs.available`, `imagefs.inodesFree` and `pid.available`. What is written replaces all defaults; `{memory.available: \"0\"}` switches all of it off."},
-		{Path: "mergeDefaultEvictionSettings", Kind: kindBool, def: false, doc: "Whether the defaults of `evictionHard` count for signals that it does not have."},
-		{Path: "evictionSoft", Kind: kindTexts, doc: "When this little is left for as long as `evictionSoftGracePeriod` says, the same is done, but pods have `evictionMaxPodGracePeriod` to stop."},
-		{Path: "evictionSoftGracePeriod", Kind: kindTexts, doc: "How long each threshold of `evictionSoft` must be met, as in `{memory.available: 1m30s}`."},
-		{Path: "evictionMaxPodGracePeriod", Kind: kindInt, def: int64(0), doc: "Most seconds that a pod has to stop when it is evicted for `evictionSoft`, if its own grace period is not shorter."},
-		{Path: "evictionMinimumReclaim", Kind: kindTexts, doc: "How much more than the threshold must be free before it is not met any more, by signal: `{nodefs.available: 500Mi}`."},
-		{Path: "evictionPressureTransitionPeriod", Kind: kindDuration, def: 5 * time.Minute, doc: "How long evicted pods do not come back, and new ones do not start, after a threshold was met last; up to 24h."},
-		{Path: "evictionCheckFrequency", Kind: kindDuration, def: 10 * time.Second, doc: "How often is looked how much is left; 1s to 5m. Where the kernel tells (PSI) that programs wait for memory, that is looked at at once."},
-		{Path: "evictCriticalPods", Kind: kindBool, def: false, doc: "Whether pods with a priority of 2000000000 and above are evicted like others. Those with the annotation `monopod.dev/protected: \"true\"` never are."},
+		{Path: "evictionHard", Kind: kindTexts, derived: "`{memory.available: 100Mi, nodefs.available: 10%, nodefs.inodesFree: 5%, imagefs.available: 15%, imagefs.inodesFree: 5%}`", doc: "Thresholds of free resources. Below one, dead containers and unused images are removed, then pods are evicted one at a time. Signals: `memory.available`, `nodefs.available`, `nodefs.inodesFree` (of `rootDirectory`), `imagefs.available`, `imagefs.inodesFree` and `pid.available`. A value replaces all defaults; `{memory.available: \"0\"}` disables all thresholds."},
+		{Path: "mergeDefaultEvictionSettings", Kind: kindBool, def: false, doc: "Whether signals missing in `evictionHard` keep their default thresholds."},
+		{Path: "evictionSoft", Kind: kindTexts, doc: "Thresholds that act like those of `evictionHard` once they have been met for `evictionSoftGracePeriod`; evicted pods have `evictionMaxPodGracePeriod` to stop."},
+		{Path: "evictionSoftGracePeriod", Kind: kindTexts, doc: "How long each threshold of `evictionSoft` must be met before it acts, as in `{memory.available: 1m30s}`."},
+		{Path: "evictionMaxPodGracePeriod", Kind: kindInt, def: int64(0), doc: "Maximum grace period, in seconds, of a pod evicted because of `evictionSoft`; a shorter one of the pod applies."},
+		{Path: "evictionMinimumReclaim", Kind: kindTexts, doc: "Amount above the threshold that must be free before the pressure ends, by signal: `{nodefs.available: 500Mi}`."},
+		{Path: "evictionPressureTransitionPeriod", Kind: kindDuration, def: 5 * time.Minute, doc: "Time after a threshold was last met during which evicted pods stay away and new ones do not start; up to 24h."},
+		{Path: "evictionCheckFrequency", Kind: kindDuration, def: 10 * time.Second, doc: "Eviction check interval; 1s to 5m. Where the kernel reports memory pressure (PSI), a report triggers a check immediately."},
+		{Path: "evictCriticalPods", Kind: kindBool, def: false, doc: "Whether pods with a priority of 2000000000 and above are evicted like others. Pods with the annotation `monopod.dev/protected: \"true\"` are never evicted."},
 	}
 }
 
-// Pressure is the configuration of the monitor. limited says that all pods together have a limit of memory.
+// Pressure returns the configuration of the eviction monitor. limited means that all pods together have a memory limit.
 func (c *Config) Pressure(limited bool) (pressure.Config, error) {
 	thresholds, err := pressure.Written{
 		Hard: c.EvictionHard, Soft: c.EvictionSoft, SoftGrace: c.EvictionSoftGracePeriod, MinReclaim: c.EvictionMinimumReclaim,
@@ -35,7 +35,7 @@ func (c *Config) Pressure(limited bool) (pressure.Config, error) {
 	}, err
 }
 
-// EvictsBelow returns what of a disk must be free, by any of the thresholds, for no pod to be evicted.
+// EvictsBelow returns a function that computes the free space below which some threshold evicts pods, for a disk of that size.
 func EvictsBelow(thresholds []pressure.Threshold) func(size bounded.Room) bounded.Room {
 	return func(size bounded.Room) bounded.Room {
 		var keep bounded.Room

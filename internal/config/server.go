@@ -11,7 +11,7 @@ import (
 	"monopod/node/secure"
 )
 
-// Server says who may ask over TCP, and where.
+// Server configures the endpoints over TCP.
 type Server struct {
 	Address                 string         `koanf:"address"`
 	Port                    int            `koanf:"port"`
@@ -29,7 +29,7 @@ type Server struct {
 	EnableProfilingHandler  bool           `koanf:"enableProfilingHandler"`
 }
 
-// Authentication says how it is proved who asks.
+// Authentication configures how clients of these endpoints authenticate.
 type Authentication struct {
 	X509      AuthenticationX509      `koanf:"x509"`
 	TokenFile string                  `koanf:"tokenFile"`
@@ -37,22 +37,22 @@ type Authentication struct {
 	Anonymous AuthenticationAnonymous `koanf:"anonymous"`
 }
 
-// AuthenticationX509 is about client certificates.
+// AuthenticationX509 configures client certificates.
 type AuthenticationX509 struct {
 	ClientCAFile string `koanf:"clientCAFile"`
 }
 
-// AuthenticationWebhook is about tokens that the API server knows.
+// AuthenticationWebhook configures tokens that the API server verifies.
 type AuthenticationWebhook struct {
 	Enabled bool `koanf:"enabled"`
 }
 
-// AuthenticationAnonymous is about those who prove nothing.
+// AuthenticationAnonymous configures unauthenticated requests.
 type AuthenticationAnonymous struct {
 	Enabled bool `koanf:"enabled"`
 }
 
-// Authorization says who may do what.
+// Authorization configures what authenticated users may do.
 type Authorization struct {
 	Mode  string              `koanf:"mode"`
 	Rules map[string][]string `koanf:"rules"`
@@ -67,28 +67,28 @@ const (
 
 func serverKeys() []Key {
 	return []Key{
-		{Path: "address", Kind: kindString, def: "0.0.0.0", doc: "IP address on which `port` and `readOnlyPort` are served; `::` for IPv6 too."},
-		{Path: "port", Kind: kindInt, def: int64(0), doc: "TCP port of the kubelet's API, with TLS, for those who prove who they are; a kubelet's is 10250. 0: none. See `monopod docs endpoints`."},
-		{Path: "tlsCertFile", Kind: kindPath, derived: "the one that the API server has signed, with `serverTLSBootstrap`; else, and until there is one, a self-signed certificate, made and kept in `pki` in `rootDirectory`", doc: "Certificate of `port`, with those between it and its authority, in PEM. It is read again when it has changed."},
-		{Path: "tlsPrivateKeyFile", Kind: kindPath, doc: "Key of `tlsCertFile`, in PEM."},
-		{Path: "tlsMinVersion", Kind: kindString, derived: "`VersionTLS12`", doc: "Oldest version of TLS that is spoken: `VersionTLS12` or `VersionTLS13`."},
-		{Path: "tlsCipherSuites", Kind: KindStrings, derived: "those that Go holds for safe", doc: "Cipher suites of TLS 1.2, as `TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256`."},
-		{Path: "authentication.x509.clientCAFile", Kind: kindPath, doc: "Authorities whose client certificates count, in PEM; read again when the file has changed. The common name is the user, the organizations are the groups. Empty: none count."},
-		{Path: "authentication.tokenFile", Kind: kindPath, doc: "File with bearer tokens that count, as kube-apiserver's: lines of `token,user,uid,\"group1,group2\"`; read again when it has changed. Empty: none count."},
-		{Path: "authentication.webhook.enabled", Kind: kindBool, def: false, doc: "Whether bearer tokens count that the API server of `kubeconfig` knows, such as those of ServiceAccounts. Its answers count for 2 minutes."},
-		{Path: "authentication.anonymous.enabled", Kind: kindBool, def: false, doc: "Whether who proves nothing is user `system:anonymous` of group `system:unauthenticated`, with the rights that `authorization.rules` gives these."},
-		{Path: "authorization.mode", Kind: kindString, def: authorizeAlways, doc: "`AlwaysAllow`: who has proved who they are may do everything. `Rules`: what `authorization.rules` lists. `Webhook`: what the API server of `kubeconfig` lets them do with this node; its answers count for 5 minutes, a no for 30 seconds."},
-		{Path: "authorization.rules", Kind: kindLists, doc: "What users and groups may do, by `user:<name>` or `group:<name>`: subresources of a node to get, as `metrics`, `stats`, `pods`, `healthz`, `configz`, `proxy` (all else, such as logs); with a verb before as `create:proxy` (exec); `*`: everything."},
-		{Path: "readOnlyPort", Kind: kindInt, def: int64(0), doc: "TCP port on which anybody, without TLS, may read health, pods, metrics and stats; a kubelet's was 10255. 0: none."},
-		{Path: "healthzPort", Kind: kindInt, def: int64(0), doc: "TCP port on which anybody may ask for health alone; a kubelet's is 10248. 0: none."},
+		{Path: "address", Kind: kindString, def: "0.0.0.0", doc: "IP address on which `port` and `readOnlyPort` listen; `::` includes IPv6."},
+		{Path: "port", Kind: kindInt, def: int64(0), doc: "TCP port of the kubelet API, with TLS, for authenticated clients; a kubelet uses 10250. 0: disabled. See `monopod docs endpoints`."},
+		{Path: "tlsCertFile", Kind: kindPath, derived: "with `serverTLSBootstrap` the one signed by the API server; otherwise, and until it exists, a self-signed one, created and kept in `pki` in `rootDirectory`", doc: "Certificate of `port` with its intermediate certificates, in PEM. It is re-read when the file changes."},
+		{Path: "tlsPrivateKeyFile", Kind: kindPath, doc: "Private key of `tlsCertFile`, in PEM."},
+		{Path: "tlsMinVersion", Kind: kindString, derived: "`VersionTLS12`", doc: "Minimum TLS version: `VersionTLS12` or `VersionTLS13`."},
+		{Path: "tlsCipherSuites", Kind: KindStrings, derived: "the secure ones of Go", doc: "Cipher suites for TLS 1.2, as `TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256`."},
+		{Path: "authentication.x509.clientCAFile", Kind: kindPath, doc: "CA certificates for client certificates, in PEM; re-read when the file changes. The common name is the user, the organizations are the groups. Empty: client certificates are not accepted."},
+		{Path: "authentication.tokenFile", Kind: kindPath, doc: "File with accepted bearer tokens in the format of kube-apiserver: lines of `token,user,uid,\"group1,group2\"`; re-read when it changes. Empty: none."},
+		{Path: "authentication.webhook.enabled", Kind: kindBool, def: false, doc: "Whether bearer tokens, such as those of ServiceAccounts, are verified by the API server of `kubeconfig`. Its answers are cached for 2 minutes."},
+		{Path: "authentication.anonymous.enabled", Kind: kindBool, def: false, doc: "Whether unauthenticated requests are treated as user `system:anonymous` of group `system:unauthenticated`, with the rights that `authorization.rules` gives these."},
+		{Path: "authorization.mode", Kind: kindString, def: authorizeAlways, doc: "`AlwaysAllow`: authenticated users may do everything. `Rules`: they may do what `authorization.rules` lists. `Webhook`: the API server of `kubeconfig` decides; permissions are cached for 5 minutes, denials for 30 seconds."},
+		{Path: "authorization.rules", Kind: kindLists, doc: "Permissions by `user:<name>` or `group:<name>`: subresources of a node to get, such as `metrics`, `stats`, `pods`, `healthz`, `configz`, `proxy` (everything else, such as logs); with a verb in front, as `create:proxy` (exec); `*`: everything."},
+		{Path: "readOnlyPort", Kind: kindInt, def: int64(0), doc: "TCP port that serves health, pods, metrics and stats without TLS and authentication; a kubelet used 10255. 0: disabled."},
+		{Path: "healthzPort", Kind: kindInt, def: int64(0), doc: "TCP port that serves only health, without TLS and authentication; a kubelet uses 10248. 0: disabled."},
 		{Path: "healthzBindAddress", Kind: kindString, def: "127.0.0.1", doc: "IP address of `healthzPort`."},
-		{Path: "maxConnections", Kind: kindInt, def: int64(secure.DefaultMaxConnections), doc: "Most connections at once to each of these ports; one address, or /64 of IPv6, gets half of them. Further ones are hung up on."},
-		{Path: "enableDebuggingHandlers", Kind: kindBool, def: true, doc: "Whether `port` serves what looks into pods: exec, attach, portForward, run, containerLogs, runningpods, configz, profiles."},
-		{Path: "enableProfilingHandler", Kind: kindBool, def: false, doc: "Whether profiles of monopod can be taken, at `/debug/pprof/` of the socket and of `port`."},
+		{Path: "maxConnections", Kind: kindInt, def: int64(secure.DefaultMaxConnections), doc: "Maximum number of open connections to each of these ports; one address, or IPv6 /64, may use half of them. Further ones are closed."},
+		{Path: "enableDebuggingHandlers", Kind: kindBool, def: true, doc: "Whether `port` serves requests that look into pods: exec, attach, portForward, run, containerLogs, runningpods, configz, profiles."},
+		{Path: "enableProfilingHandler", Kind: kindBool, def: false, doc: "Whether profiles of monopod are served at `/debug/pprof/` on the socket and on `port`."},
 	}
 }
 
-// server checks who may ask over TCP.
+// server checks the keys about the endpoints over TCP.
 func (c *configCheck) server(cfg *Server) {
 	used := map[int]string{}
 	for _, p := range []struct {
@@ -118,7 +118,7 @@ func (c *configCheck) server(cfg *Server) {
 	}
 }
 
-// access checks who may do what over TCP; kubeconfig says which API server could be asked.
+// access checks the keys about authentication and authorization; kubeconfig is empty if no API server is configured.
 func (c *configCheck) access(cfg *Server, kubeconfig string) {
 	auth := &cfg.Authentication
 	if cfg.Port > 0 && auth.X509.ClientCAFile == "" && auth.TokenFile == "" && !auth.Anonymous.Enabled && !auth.Webhook.Enabled {
@@ -141,10 +141,10 @@ func (c *configCheck) access(cfg *Server, kubeconfig string) {
 	}
 }
 
-// HostPort is an address with a port.
+// HostPort returns an address with a port.
 func HostPort(host string, port int) string { return net.JoinHostPort(host, strconv.Itoa(port)) }
 
-// IpsOf are addresses as certificates have them.
+// IpsOf parses addresses for a certificate.
 func IpsOf(addresses []string) []net.IP {
 	var ips []net.IP
 	for _, a := range addresses {

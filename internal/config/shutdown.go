@@ -18,32 +18,33 @@ type ShutdownGrace struct {
 // shutdownGraceKeys are the keys of an entry of `shutdownGracePeriodByPodPriority`.
 func shutdownGraceKeys() []Key {
 	return []Key{
-		{Path: "priority", Kind: kindInt, doc: "Pods of this priority, and above up to the next entry, are stopped together; those below all entries with the first."},
-		{Path: "shutdownGracePeriodSeconds", Kind: kindInt, doc: "How many seconds they have."},
+		{Path: "priority", Kind: kindInt, doc: "Pods from this priority up to that of the next entry are stopped together; pods below all entries stop with the first one."},
+		{Path: "shutdownGracePeriodSeconds", Kind: kindInt, doc: "Seconds that these pods have to stop."},
 	}
 }
 
 func machineKeys() []Key {
 	return []Key{
-		{Path: "shutdownGracePeriod", Kind: kindDuration, def: time.Duration(0), doc: "How long a shutdown of the machine waits for pods to stop. 0: it does not, and pods are killed with everything else. See `monopod docs machine`."},
-		{Path: "shutdownGracePeriodCriticalPods", Kind: kindDuration, def: time.Duration(0), doc: "Which part of `shutdownGracePeriod` is for pods of priority 2000000000 and above, such as `system-node-critical`, after all others."},
-		{Path: "shutdownGracePeriodByPodPriority", Kind: kindGraces, doc: "Instead of the two others: time by priority, the lowest first, as in `[{priority: 0, shutdownGracePeriodSeconds: 20}, {priority: 1000, shutdownGracePeriodSeconds: 10}]`."},
-		{Path: "agentMemoryBudget", Kind: kindString, doc: "How much memory monopod itself may use, as `96Mi`: the limit of a cgroup of its own. Its garbage collector works harder the nearer it comes to three quarters of that (or to `GOMEMLIMIT`). Pods and shims are not in it. Empty: as little as it gets by with anyway."},
-		{Path: "agentCPUBudget", Kind: kindString, doc: "How much of the processors monopod itself may use, as `500m` or `1`, in a cgroup of its own. Empty: what there is."},
-		{Path: "kubeletCgroups", Kind: kindString, doc: "The cgroup of monopod itself, as `/agent`. Empty: with a budget it is `agent` below that of its service, where systemd delegates it, else `<cgroupRoot>-agent`; without one it is where monopod was started."},
-		{Path: "lockFile", Kind: kindPath, doc: "File that monopod locks before it looks after pods, as a kubelet does with `--lock-file`; it waits while another agent holds the lock. Empty: none."},
-		{Path: "exitOnLockContention", Kind: kindBool, def: false, doc: "Whether monopod hands the machine over and ends when somebody else opens or removes `lockFile`, as a kubelet does that is started with it."},
-		{Path: "lockContentionPods", Kind: kindString, def: ContentionStop, doc: "What becomes of the pods then. `Stop`: they are stopped and removed before the lock is given back, since the kubelet runs copies of its own, for which ports and data must be free. `Keep`: they go on, for another monopod."},
+		{Path: "shutdownGracePeriod", Kind: kindDuration, def: time.Duration(0), doc: "How long a shutdown of the machine waits for pods to stop. 0: it does not wait, and pods are killed like all other processes. See `monopod docs machine`."},
+		{Path: "shutdownGracePeriodCriticalPods", Kind: kindDuration, def: time.Duration(0), doc: "Part of `shutdownGracePeriod` reserved for pods of priority 2000000000 and above, such as `system-node-critical`; they stop last."},
+		{Path: "shutdownGracePeriodByPodPriority", Kind: kindGraces, doc: "Grace periods by priority, lowest first, instead of the two keys above, as in `[{priority: 0, shutdownGracePeriodSeconds: 20}, {priority: 1000, shutdownGracePeriodSeconds: 10}]`."},
+		{Path: "agentMemoryBudget", Kind: kindString, doc: "Memory limit of monopod itself, as `96Mi`, enforced by a cgroup. The garbage collector works harder as usage approaches three quarters of it (or `GOMEMLIMIT`). Pods and shims do not count. Empty: no limit."},
+		{Path: "agentCPUBudget", Kind: kindString, doc: "CPU limit of monopod itself, as `500m` or `1`, enforced by a cgroup. Empty: no limit."},
+		{Path: "kubeletCgroups", Kind: kindString, doc: "Cgroup of monopod itself, as `/agent`. Empty, with a budget: `agent` below the cgroup of its service if systemd delegates it, else `<cgroupRoot>-agent`. Empty, without a budget: the cgroup in which monopod was started."},
+		{Path: "lockFile", Kind: kindPath, doc: "File that monopod locks before it manages pods, like `--lock-file` of a kubelet; it waits while another agent holds the lock. Empty: none."},
+		{Path: "exitOnLockContention", Kind: kindBool, def: false, doc: "Whether monopod exits when another process opens or removes `lockFile`, as a kubelet does when it is started with it."},
+		{Path: "lockContentionPods", Kind: kindString, def: ContentionStop, doc: "What happens to pods on lock contention. `Stop`: they are stopped and removed before the lock is released, because the kubelet runs copies of its own that need their ports and data. `Keep`: they keep running, for another monopod."},
 	}
 }
 
-// What becomes of pods when another agent takes the machine over.
+// Values of lockContentionPods: what happens to pods when another agent takes over the machine.
 const (
 	ContentionStop = "Stop"
 	contentionKeep = "Keep"
 )
 
-// ShutdownGroups returns the groups of pods that stop one after the other before the machine goes down, the lowest priority first; nil: none.
+// ShutdownGroups returns the groups of pods in the order in which they stop before a shutdown of the machine, lowest priority first; nil
+// means that pods are not stopped.
 func (c *Config) ShutdownGroups() []shutdown.Group {
 	var groups []shutdown.Group
 	for _, g := range c.ShutdownGraces {

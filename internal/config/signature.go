@@ -9,7 +9,7 @@ import (
 	"monopod/watcher/signature"
 )
 
-// SourceSignature says who must vouch for the answers of a source; nobody when Kind is empty.
+// SourceSignature configures how answers of a source are verified; with an empty Kind, they are not.
 type SourceSignature struct {
 	Kind     string   `koanf:"kind"     yaml:"kind"               json:"kind"`
 	Keys     []string `koanf:"keys"     yaml:"keys,omitempty"     json:"keys,omitempty"`
@@ -18,13 +18,13 @@ type SourceSignature struct {
 
 func sourceSignatureKeys() []Key {
 	return []Key{
-		{Path: "signature.kind", Kind: kindString, doc: "What an answer must be signed with, or it is not used: `minisign`: there is a signature at the URL with `.minisig` behind its path, with the trusted comment `version:NUMBER`; `dsse`: the answer is an envelope signed with ed25519, and the manifests in it begin with `# monopod.dev/set-version: NUMBER`. Answers with a lower version than an earlier one are not used."},
-		{Path: "signature.keys", Kind: KindStrings, doc: "Public keys, of which one must have signed: for `minisign` as it prints them, for `dsse` 32 bytes in base64 or PEM."},
-		{Path: "signature.keyFiles", Kind: kindPaths, doc: "Files with a public key each, besides `signature.keys`; they are read for each new answer."},
+		{Path: "signature.kind", Kind: kindString, doc: "How answers must be signed to be used. `minisign`: a detached signature at the URL with `.minisig` appended to its path, with the trusted comment `version:NUMBER`. `dsse`: the answer is an envelope signed with ed25519, and the manifests in it begin with `# monopod.dev/set-version: NUMBER`. Answers with a lower version than an earlier one are refused. Empty: no signature is needed."},
+		{Path: "signature.keys", Kind: KindStrings, doc: "Public keys; one of them must have signed. `minisign`: as printed by minisign; `dsse`: 32 bytes in base64, or PEM."},
+		{Path: "signature.keyFiles", Kind: kindPaths, doc: "Files with one public key each, in addition to `signature.keys`; they are read for each new answer."},
 	}
 }
 
-// subKeys are the keys below a section, without its name.
+// subKeys returns the keys below a section, without its name.
 func subKeys(keys []Key, section string) []Key {
 	var out []Key
 	for _, k := range keys {
@@ -36,7 +36,7 @@ func subKeys(keys []Key, section string) []Key {
 	return out
 }
 
-// check finds what is wrong with the signature of an entry.
+// check checks the signature of an entry.
 func (s *SourceSignature) check(bad func(key, msg, hint string)) {
 	if s.Kind == "" {
 		if len(s.Keys)+len(s.KeyFiles) > 0 {
@@ -58,7 +58,8 @@ func (s *SourceSignature) check(bad func(key, msg, hint string)) {
 	}
 }
 
-// Verification is how answers of the source are verified, and whether signatures come apart from them; nil: they are taken as they are.
+// Verification returns how answers of the source are verified, and whether signatures are in a separate file; a nil verify accepts any
+// answer.
 func (s *SourceSignature) Verification() (verify fetch.Verify, detached bool) {
 	if s.Kind == "" {
 		return nil, false

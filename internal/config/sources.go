@@ -43,7 +43,7 @@ type RemoteSource struct {
 type SourceHeader struct {
 	Name  string `koanf:"name"`
 	Value string `koanf:"value"`
-	// ValueFile is read at each request; its content stands behind Value.
+	// ValueFile is read at each request; its content is appended to Value.
 	ValueFile string `koanf:"valueFile"`
 }
 
@@ -56,26 +56,26 @@ const (
 // remoteSourceKeys are the keys of an entry of `sources`.
 func remoteSourceKeys() []Key {
 	return append([]Key{
-		{Path: "name", Kind: kindString, derived: "none: it must be given", doc: "Name of the source, in lower-case letters, digits and -. It names the source of its pods and its copy on disk."},
-		{Path: "url", Kind: kindString, derived: "none: it must be given", doc: "What to ask: an `http` or `https` URL, or `oci://REGISTRY/REPOSITORY:TAG`, an artifact whose layers are manifests or tars of them. Registries are asked as for images, with the credentials of `registryConfig`; nothing is downloaded as long as the digest is the same. Proxies are those of the environment (`HTTPS_PROXY`, `HTTP_PROXY`, `NO_PROXY`)."},
-		{Path: "headers", Kind: kindSourceHeaders, doc: "Headers of each request: a list of `name` with `value`, `valueFile` or both. A `valueFile` is read at each request, and its content stands behind the `value`: `{name: Authorization, value: \"Bearer \", valueFile: /etc/monopod/token}`."},
-		{Path: "caFile", Kind: kindPath, derived: "the authorities of the system", doc: "File in PEM with the authorities to trust, instead of those of the system. It may change at any time, as `certFile` and `keyFile` may."},
-		{Path: "certFile", Kind: kindPath, doc: "File in PEM with the certificate to show to the server."},
-		{Path: "keyFile", Kind: kindPath, doc: "File in PEM with the key of `certFile`."},
-		{Path: "period", Kind: kindDuration, derived: "`httpCheckFrequency`", doc: "Time between two requests, up to a tenth more or less; after a failure they begin again a second apart and double up to it."},
-		{Path: "timeout", Kind: kindDuration, def: defaultSourceTimeout, doc: "Longest time of a request with its answer. An answer that stands still for 10s is given up earlier."},
-		{Path: "maxSize", Kind: kindString, def: defaultSourceSize, doc: "Largest answer, unpacked; at most `10Mi`."},
-		{Path: "atomic", Kind: kindBool, def: false, doc: "Whether an answer with a mistake is refused as a whole. Else the objects without one count, and the others keep their last good content."},
-		{Path: "podSecurity", Kind: kindString, derived: "the key `podSecurity` outside", doc: "Pod Security Standard for the pods of the source."},
-		{Path: "criticalPods", Kind: kindBool, def: false, doc: "Whether pods of the source may be critical: have `priorityClassName: system-node-critical` or `system-cluster-critical`, a `priority` above 1000000000, or the annotation `monopod.dev/protected`. Else such pods are refused, and so are a PriorityClass with `globalDefault: true` and a default StorageClass: they count for pods and claims of all sources."},
+		{Path: "name", Kind: kindString, derived: "none: required", doc: "Name of the source, in lower-case letters, digits and -. It is shown as the source of its pods and names its cache directory."},
+		{Path: "url", Kind: kindString, derived: "none: required", doc: "An `http` or `https` URL, or `oci://REGISTRY/REPOSITORY:TAG`: an artifact whose layers are manifests or tars of them. Registries are accessed as for images, with the credentials of `registryConfig`; nothing is downloaded while the digest is unchanged. Proxies come from the environment (`HTTPS_PROXY`, `HTTP_PROXY`, `NO_PROXY`)."},
+		{Path: "headers", Kind: kindSourceHeaders, doc: "Headers of each request: a list of `name` with `value`, `valueFile` or both. A `valueFile` is read at each request, and its content is appended to `value`: `{name: Authorization, value: \"Bearer \", valueFile: /etc/monopod/token}`."},
+		{Path: "caFile", Kind: kindPath, derived: "the CA certificates of the system", doc: "PEM file with trusted CA certificates, instead of those of the system. Like `certFile` and `keyFile`, it may change at any time."},
+		{Path: "certFile", Kind: kindPath, doc: "PEM file with the client certificate."},
+		{Path: "keyFile", Kind: kindPath, doc: "PEM file with the key of `certFile`."},
+		{Path: "period", Kind: kindDuration, derived: "`httpCheckFrequency`", doc: "Interval between two requests, with a jitter of a tenth; after a failure, retries start at one second and double up to this interval."},
+		{Path: "timeout", Kind: kindDuration, def: defaultSourceTimeout, doc: "Timeout of a request including its answer. An answer that makes no progress for 10s is aborted earlier."},
+		{Path: "maxSize", Kind: kindString, def: defaultSourceSize, doc: "Maximum size of an answer, uncompressed; at most `10Mi`."},
+		{Path: "atomic", Kind: kindBool, def: false, doc: "Whether an answer with an error is refused as a whole. Otherwise its valid objects are used, and the others keep their last good content."},
+		{Path: "podSecurity", Kind: kindString, derived: "`podSecurity` of the configuration", doc: "Pod Security Standard for the pods of the source."},
+		{Path: "criticalPods", Kind: kindBool, def: false, doc: "Whether pods of the source may be critical: have `priorityClassName: system-node-critical` or `system-cluster-critical`, a `priority` above 1000000000, or the annotation `monopod.dev/protected`. Otherwise such pods are refused, and so are a PriorityClass with `globalDefault: true` and a default StorageClass, because they apply to pods and claims of all sources."},
 	}, sourceSignatureKeys()...)
 }
 
 func sourceHeaderKeys() []Key {
 	return []Key{
 		{Path: "name", Kind: kindString, doc: "Name of the header, as `Authorization`."},
-		{Path: "value", Kind: kindString, secret: true, doc: "Its value; it is a secret."},
-		{Path: "valueFile", Kind: kindPath, doc: "File whose content stands behind the value."},
+		{Path: "value", Kind: kindString, secret: true, doc: "Value of the header; it is a secret."},
+		{Path: "valueFile", Kind: kindPath, doc: "File whose content is appended to the value."},
 	}
 }
 
@@ -85,7 +85,7 @@ type entryProblem struct {
 	line int
 }
 
-// mapList reads a list of maps with the given keys. name is how the list is called in messages.
+// mapList reads a list of maps with the given keys. name is the name of the list in messages.
 func mapList(name string, keys []Key, n *yaml.Node) ([]any, []entryProblem) {
 	if n.Kind != yaml.SequenceNode {
 		return nil, []entryProblem{{Problem{Key: name, Msg: "wants a list of maps, not " + describeKind(n)}, n.Line}}
@@ -176,7 +176,7 @@ func resolveSourcePaths(keys []Key, list []any, base string) {
 	}
 }
 
-// deriveSources fills in what entries of `sources` do not say.
+// deriveSources sets defaults in entries of `sources`.
 func (c *Config) deriveSources() {
 	for i := range c.RemoteSources {
 		s := &c.RemoteSources[i]
@@ -195,7 +195,7 @@ func (c *Config) deriveSources() {
 	}
 }
 
-// builtInSources are the names of sources that are there without an entry.
+// builtInSources returns the names of sources that need no entry.
 func builtInSources() []string {
 	return []string{SourceFile, SourceHTTP, SourceApplied, SourceAPIServer}
 }
@@ -222,7 +222,7 @@ func (c *configCheck) remoteSources(cfg *Config) {
 	}
 }
 
-// checkRemoteSource finds what is wrong with an entry besides its name.
+// checkRemoteSource checks an entry, except its name.
 func checkRemoteSource(s *RemoteSource, cfg *Config, bad func(key, msg, hint string)) {
 	s.checkURL(bad)
 	s.Signature.check(bad)
@@ -254,8 +254,7 @@ func checkRemoteSource(s *RemoteSource, cfg *Config, bad func(key, msg, hint str
 	}
 }
 
-// beforeColon is what may be shown of a text that should be the name of a header: somebody may have written its value
-// there too.
+// beforeColon returns the part of an invalid header name that may be shown: a mistaken entry may contain the secret value after a colon.
 func beforeColon(name string) string {
 	name, _, _ = strings.Cut(name, ":")
 	return name
@@ -273,7 +272,7 @@ func (s *RemoteSource) checkURL(bad func(key, msg, hint string)) {
 	}
 }
 
-// MaxBytes is MaxSize as a number; 0 when it is none.
+// MaxBytes returns MaxSize as a number; 0 if it is invalid.
 func (s *RemoteSource) MaxBytes() int {
 	q, err := resource.ParseQuantity(s.MaxSize)
 	if err != nil {
@@ -282,7 +281,7 @@ func (s *RemoteSource) MaxBytes() int {
 	return int(q.Value())
 }
 
-// printedSource is a RemoteSource as it is printed: as in a file, without secrets.
+// printedSource is a RemoteSource as it is printed: with the keys of a file, without secrets.
 type printedSource struct {
 	Name         string          `json:"name"                yaml:"name"`
 	URL          string          `json:"url"                 yaml:"url"`
@@ -306,7 +305,7 @@ type printedHeader struct {
 	ValueFile string `json:"valueFile,omitempty" yaml:"valueFile,omitempty"`
 }
 
-// printedSources returns the entries of `sources` for people.
+// printedSources returns the entries of `sources` for printing.
 func (c *Config) printedSources() []printedSource {
 	out := []printedSource{}
 	for _, s := range c.RemoteSources {
@@ -329,10 +328,10 @@ func (c *Config) printedSources() []printedSource {
 	return out
 }
 
-// CopiesDirectory holds the last good answers of remote sources, a directory each.
+// CopiesDirectory contains the cached answers of remote sources, one directory each.
 func (c *Config) CopiesDirectory() string { return filepath.Join(c.RootDirectory, "sources") }
 
-// CopyOf is where the last good answer of a source is.
+// CopyOf returns the cache of a source.
 func (c *Config) CopyOf(source string) *fetch.Copy {
 	return fetch.NewCopy(filepath.Join(c.CopiesDirectory(), source))
 }
@@ -342,7 +341,7 @@ const ociScheme = "oci"
 // OciReference returns the reference in the URL of an OCI source.
 func OciReference(address string) (string, bool) { return strings.CutPrefix(address, ociScheme+"://") }
 
-// checkOCI finds what is wrong with an entry whose URL begins with oci://.
+// checkOCI checks an entry whose URL begins with oci://.
 func (s *RemoteSource) checkOCI(ref string, bad func(key, msg, hint string)) {
 	if err := registry.CheckArtifact(ref); err != nil {
 		bad("url", err.Error(), "write it as oci://registry.example/repository:tag; credentials belong to registryConfig")
@@ -357,7 +356,7 @@ func (s *RemoteSource) checkOCI(ref string, bad func(key, msg, hint string)) {
 	}
 }
 
-// Remotes are the entries of `sources`, and staticPodURL as one.
+// Remotes returns the entries of `sources`, and staticPodURL as one more.
 func (c *Config) Remotes() []RemoteSource {
 	all := slices.Clone(c.RemoteSources)
 	if c.StaticPodURL != "" {
@@ -366,8 +365,7 @@ func (c *Config) Remotes() []RemoteSource {
 	return all
 }
 
-// StoredPods are those of the last good answer of a source, which is on the disk. An error without pods says that it
-// cannot be used.
+// StoredPods returns the pods of the cached answer of a source. It returns an error without pods if the cache cannot be used.
 func (c *Loaded) StoredPods(s *RemoteSource, input string) ([]*manifests.Pod, error) {
 	k, err := c.CopyOf(s.Name).Load()
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"monopod/manifests/explain"
 )
 
-// unknownKey says what is wrong with a key that is not ours, and what may have been meant.
+// unknownKey explains an unknown key, with a hint at the one that may have been meant.
 func unknownKey(path string, keys map[string]Key) (msg, hint string) {
 	if path == "apiVersion" || path == "kind" {
 		return "a monopod configuration has no " + path, "remove the line"
@@ -29,7 +29,7 @@ func hasTop(known []string, top string) bool {
 	return slices.ContainsFunc(known, func(k string) bool { t, _, _ := strings.Cut(k, "."); return strings.EqualFold(t, top) })
 }
 
-// formerNames maps names that other programs, or older flags of the kubelet, have for a key of ours.
+// formerNames maps names of keys in other programs, or in older flags of the kubelet, to ours.
 func formerNames() map[string]string {
 	return map[string]string{
 		"podManifestPath": "staticPodPath", "manifestPath": "staticPodPath", "manifestURL": "staticPodURL", "manifestURLHeader": "staticPodURLHeader",
@@ -47,7 +47,7 @@ func DidYouMean(name string, known []string) string {
 	return ""
 }
 
-// nearest returns the known name that takes the fewest edits, empty when all take too many.
+// nearest returns the known name with the smallest edit distance, or "" if all are too far away.
 func nearest(name string, known []string) string {
 	best, bestDist := "", max(2, len(name)/3)+1
 	for _, k := range known {
@@ -62,8 +62,8 @@ func nearest(name string, known []string) string {
 	return best
 }
 
-// kubeletKeys are the top-level keys of a KubeletConfiguration (Kubernetes 1.36). Those that are not ours
-// get an error that says so instead of a far-fetched suggestion.
+// kubeletKeys are the top-level keys of a KubeletConfiguration (Kubernetes 1.36). Those that monopod does not have get an error that
+// explains this, instead of a far-fetched suggestion.
 const kubeletKeys = `
 enableServer staticPodPath podLogsDir syncFrequency fileCheckFrequency httpCheckFrequency staticPodURL staticPodURLHeader
 address port readOnlyPort volumePluginDir providerID tlsCertFile tlsPrivateKeyFile tlsCipherSuites tlsCurvePreferences

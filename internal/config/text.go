@@ -13,10 +13,10 @@ import (
 )
 
 const (
-	// EnvPrefix begins the names of environment variables that set keys of the configuration.
+	// EnvPrefix is the prefix of environment variables that set keys of the configuration.
 	EnvPrefix     = "MONOPOD_"
 	envConfigFile = "MONOPOD_CONFIG"
-	// envBundleDir is for cmd/launcher.
+	// envBundleDir is read by cmd/launcher only.
 	envBundleDir = "MONOPOD_BUNDLE_DIR"
 )
 
@@ -38,8 +38,7 @@ func AddFlags(set *pflag.FlagSet) *Flags {
 	return f
 }
 
-// textFlag keeps the text of a flag: it is read together with the other layers, so that all problems are
-// reported at once.
+// textFlag keeps the text of a flag: it is parsed together with the other layers, so that all problems are reported at once.
 type textFlag struct {
 	text string
 	kind Kind
@@ -60,7 +59,7 @@ type textSetting struct {
 	where string
 }
 
-// takeText reads the value of a variable or flag into the layer.
+// takeText parses the value of a variable or flag into the layer.
 func (l *configLoader) takeText(lay layer, key Key, t textSetting) {
 	value, problem := parseText(key, t.text)
 	if problem != nil {
@@ -71,7 +70,7 @@ func (l *configLoader) takeText(lay layer, key Key, t textSetting) {
 	lay[key.Path] = setting{value: resolvePaths(key, value, l.env.WorkDir), where: t.where}
 }
 
-// parseText reads the text form of a value: lists are separated by commas, maps are written as in YAML.
+// parseText parses the text form of a value: lists are separated by commas, maps are written as in YAML.
 func parseText(key Key, s string) (any, *Problem) {
 	switch key.Kind {
 	case KindStrings, kindPaths:
@@ -140,8 +139,7 @@ func parseDuration(s string) (any, *Problem) {
 	return d, nil
 }
 
-// resolvePaths makes relative paths absolute: those of a file begin at its directory, those of variables
-// and flags at the working directory.
+// resolvePaths makes relative paths absolute: relative to the directory of their file, or for variables and flags to the working directory.
 func resolvePaths(key Key, value any, base string) any {
 	abs := func(p string) string {
 		if p == "" {

@@ -5,7 +5,7 @@ import (
 	"net"
 )
 
-// Tracing says whom the starts of pods are told to.
+// Tracing configures where traces of pod starts are sent.
 type Tracing struct {
 	Endpoint               string `koanf:"endpoint"`
 	SamplingRatePerMillion int    `koanf:"samplingRatePerMillion"`
@@ -13,8 +13,8 @@ type Tracing struct {
 
 func tracingKeys() []Key {
 	return []Key{
-		{Path: "tracing.endpoint", Kind: kindString, doc: "`host:port` of a collector of OpenTelemetry to which is told how long the start of each pod took, and what of it: by OTLP over gRPC without TLS, which is `localhost:4317` as a rule. Empty: nobody is told. See `monopod docs endpoints`."},
-		{Path: "tracing.samplingRatePerMillion", Kind: kindInt, def: int64(0), doc: "Of a million starts, how many are told; 1000000: all. As for a kubelet, none unless it is set."},
+		{Path: "tracing.endpoint", Kind: kindString, doc: "`host:port` of an OpenTelemetry collector that receives a trace of each pod start: OTLP over gRPC without TLS, usually `localhost:4317`. Empty: tracing is disabled. See `monopod docs endpoints`."},
+		{Path: "tracing.samplingRatePerMillion", Kind: kindInt, def: int64(0), doc: "Traces per million pod starts; 1000000: all. The default is none, as for a kubelet."},
 	}
 }
 

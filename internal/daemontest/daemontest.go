@@ -1,4 +1,4 @@
-// Package daemontest is test support: fakes of a runtime and its images, and texts of manifests, for the tests of the daemon and of whole programs.
+// Package daemontest is test support: a fake runtime, fake images and manifests for tests of the daemon and of whole programs.
 //
 // It must not be imported by product code.
 package daemontest
@@ -41,42 +41,42 @@ import (
 	"monopod/runner/runtimetest"
 )
 
-// Patience is how long a condition may take before a test gives up: far more than it ever should.
+// Patience is the timeout of conditions in tests, far longer than they should ever take.
 const Patience = time.Minute
 
-// FakeRuntime is the in-memory runtime with what an App needs besides.
+// FakeRuntime is the in-memory runtime with everything else that a daemon needs.
 type FakeRuntime struct {
 	*runtimetest.Fake
 	*Pinned
 	Store *FakeImages
-	// Stuck keeps Close from returning.
+	// Stuck makes Close hang.
 	Stuck bool
 	// RootDir is the root directory of all containers.
 	RootDir string
-	// Version is that of a containerd of its own.
+	// Version is the version of an embedded containerd.
 	Version string
 }
 
-// Images implements the daemon's Runtime.
+// Images implements needs.Runtime.
 func (f *FakeRuntime) Images() needs.ImageService { return f.Store.Images() }
 
-// ReclaimContainers frees nothing.
+// ReclaimContainers implements needs.Runtime: there is nothing to reclaim.
 func (f *FakeRuntime) ReclaimContainers(context.Context) (int64, error) { return 0, nil }
 
-// Run returns when its context ends.
+// Run implements needs.Runtime: it only waits for ctx.
 func (f *FakeRuntime) Run(ctx context.Context) error { <-ctx.Done(); return nil }
 
-// Preload has no archives to import.
+// Preload implements needs.Runtime: it reports success and waits for ctx.
 func (f *FakeRuntime) Preload(ctx context.Context, done func(error)) error {
 	done(nil)
 	<-ctx.Done()
 	return nil
 }
 
-// FollowObjects ignores ConfigMaps and Secrets.
+// FollowObjects implements needs.Runtime and does nothing.
 func (f *FakeRuntime) FollowObjects(*manifests.Objects, func(manifests.Origin) bool) {}
 
-// Places returns a cgroup that does not exist for each pod.
+// Places implements needs.Runtime: all pods have a cgroup that does not exist.
 func (f *FakeRuntime) Places(ctx context.Context) ([]model.Place, error) {
 	keys, err := f.List(ctx)
 	var all []model.Place
@@ -86,12 +86,12 @@ func (f *FakeRuntime) Places(ctx context.Context) ([]model.Place, error) {
 	return all, err
 }
 
-// MeasureDisk reports that pods have written nothing.
+// MeasureDisk implements needs.Runtime: pods use no disk space.
 func (f *FakeRuntime) MeasureDisk(context.Context, manifests.Key) (runner.DiskSizes, error) {
 	return runner.DiskSizes{}, nil
 }
 
-// Cleanup fails while there are pods.
+// Cleanup implements needs.Runtime: it fails while pods exist.
 func (f *FakeRuntime) Cleanup(ctx context.Context) error {
 	keys, err := f.List(ctx)
 	if err == nil && len(keys) > 0 {
@@ -100,13 +100,13 @@ func (f *FakeRuntime) Cleanup(ctx context.Context) error {
 	return err
 }
 
-// ContainerdVersion returns Version.
+// ContainerdVersion implements needs.Runtime.
 func (f *FakeRuntime) ContainerdVersion() string { return f.Version }
 
-// Purge has nothing to remove.
+// Purge implements needs.Runtime and does nothing.
 func (f *FakeRuntime) Purge(context.Context) error { return nil }
 
-// Close blocks for ever if the runtime is Stuck.
+// Close implements needs.Runtime; see Stuck.
 func (f *FakeRuntime) Close() error {
 	if f.Stuck {
 		select {}
@@ -114,18 +114,20 @@ func (f *FakeRuntime) Close() error {
 	return nil
 }
 
-// SyncBuffer may be written and read at once.
+// SyncBuffer is a buffer for concurrent reads and writes.
 type SyncBuffer struct {
 	mu sync.Mutex
 	b  bytes.Buffer
 }
 
+// Write implements io.Writer.
 func (s *SyncBuffer) Write(p []byte) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.b.Write(p)
 }
 
+// String returns everything written so far.
 func (s *SyncBuffer) String() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -139,7 +141,7 @@ func LoadIn(dir string) (*config.Loaded, error) {
 	return config.Load(flags, config.Environment{WorkDir: dir, Hostname: func() (string, error) { return "Edge-1.Example", nil }})
 }
 
-// PodYAML is a pod with one container for each script, named a, b, ...
+// PodYAML returns the manifest of a pod with one container per script, named a, b, ...
 func PodYAML(name string, scripts ...string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "apiVersion: v1\nkind: Pod\nmetadata: {name: %s, labels: {app: %s}}\nspec:\n  containers:\n", name, name)
@@ -149,13 +151,13 @@ func PodYAML(name string, scripts ...string) string {
 	return b.String()
 }
 
-// Root implements node.Files: containers have a directory of this machine.
+// Root implements node.Files: RootDir is the root of all containers.
 func (f *FakeRuntime) Root(context.Context, manifests.Key, string) (*os.File, tree.User, error) {
 	root, err := os.Open(f.RootDir)
 	return root, tree.User{UID: os.Getuid(), GID: os.Getgid(), Capabilities: ^uint64(0)}, err
 }
 
-// Stream implements stream.Runtime: the command is its own description.
+// Stream implements stream.Runtime: a command describes what it does.
 func (f *FakeRuntime) Stream(_ context.Context, key manifests.Key, _ string, command []string, s streams.Streams) (int, error) {
 	in := ""
 	if s.Stdin != nil {
@@ -179,7 +181,7 @@ func (f *FakeRuntime) Attach(_ context.Context, key manifests.Key, _ string, s s
 	return err
 }
 
-// Dial implements stream.Runtime: there is one port, which says its number.
+// Dial implements stream.Runtime: one port is open and answers with its number.
 func (f *FakeRuntime) Dial(_ context.Context, _ manifests.Key, port int) (net.Conn, error) {
 	if port != 80 {
 		return nil, errors.New("connection refused")
@@ -192,10 +194,10 @@ func (f *FakeRuntime) Dial(_ context.Context, _ manifests.Key, port int) (net.Co
 	return here, nil
 }
 
-// Evil is text as a container may write it: each kind of character that a terminal may act on, and lines that look like others.
+// Evil is text that a container may write: each kind of character that terminals interpret, and forged lines.
 const Evil = "a\x1b[2J\x1b]0;t\a\u009b31m\x7f\u202e\u2066\u200b\ufeff\u2028\nFORGED\r\nFORGED\rFORGED\t\v\fz"
 
-// fill puts evil into each string of a value, and one or two elements into each list.
+// fill puts Evil into each string of a value, and one or two elements into each list.
 func fill(v reflect.Value, depth int) {
 	switch v.Interface().(type) {
 	case metav1.Time:
@@ -246,14 +248,14 @@ func fill(v reflect.Value, depth int) {
 	}
 }
 
-// HostileTexts is a T all of whose strings are evil.
+// HostileTexts returns a T whose strings are all Evil.
 func HostileTexts[T any]() T {
 	var v T
 	fill(reflect.ValueOf(&v).Elem(), 12)
 	return v
 }
 
-// ActedOn is the first character that a terminal may act on, or a forged line.
+// ActedOn returns the first character that a terminal interprets, or a forged line; empty if there is none.
 func ActedOn(text string) string {
 	for i, r := range text {
 		if r != '\n' && !unicode.IsPrint(r) {
@@ -266,29 +268,29 @@ func ActedOn(text string) string {
 	return ""
 }
 
-// FakeImages are images in memory: a reference stands for the digest of the same name. It collects as the real ones do,
-// on a disk of which each image takes a percent for each byte.
+// FakeImages are images in memory: a reference stands for the digest of the same name. Garbage collection works as in production, on a disk
+// of which an image uses one percent per byte.
 type FakeImages struct {
-	// Before, unless nil, is called when a collection has begun.
+	// Before is called when a garbage collection begins; nil disables it.
 	Before func()
 	Mu     sync.Mutex
-	// All are the images, pulls those that come when somebody asks, with their bytes.
+	// All are the existing images. Running are pulls in progress.
 	All     []ctrd.ImageUse
 	Running []model.Pull
 	Space   gc.Disk
 	Err     error
 	Changes chan struct{}
 	Want    atomic.Int64
-	// Coming are pulls that wait for the end of the channel.
+	// Coming are pulls that wait until their channel is closed.
 	Coming map[string]chan error
 }
 
-// NewFakeImages returns an empty store on a disk that is half full.
+// NewFakeImages returns an empty image store on a half-full disk.
 func NewFakeImages() *FakeImages {
 	return &FakeImages{Changes: make(chan struct{}, 1), Space: gc.Disk{Capacity: 100, Available: 50}, Coming: map[string]chan error{}}
 }
 
-// Images implements Runtime.
+// Images implements needs.Runtime.
 func (f *FakeImages) Images() needs.ImageService {
 	if f == nil {
 		return NewFakeImages()
@@ -296,14 +298,14 @@ func (f *FakeImages) Images() needs.ImageService {
 	return f
 }
 
-// List returns all images.
+// List returns All.
 func (f *FakeImages) List(context.Context) ([]ctrd.ImageUse, error) {
 	f.Mu.Lock()
 	defer f.Mu.Unlock()
 	return slices.Clone(f.All), f.Err
 }
 
-// Pulls returns the pulls in progress of an image, or all for an empty name.
+// Pulls returns the pulls in Running of one image, or of all if ref is empty.
 func (f *FakeImages) Pulls(_ context.Context, ref string) ([]model.Pull, error) {
 	f.Mu.Lock()
 	defer f.Mu.Unlock()
@@ -316,7 +318,7 @@ func (f *FakeImages) Pulls(_ context.Context, ref string) ([]model.Pull, error) 
 	return found, f.Err
 }
 
-// Pull waits for the channel that the test put into Coming; other images do not exist.
+// Pull adds an image. If ref is in Coming, it first waits for that channel.
 func (f *FakeImages) Pull(ctx context.Context, ref string, _ corev1.PullPolicy) (*image.Image, error) {
 	f.Mu.Lock()
 	wait := f.Coming[ref]
@@ -332,7 +334,7 @@ func (f *FakeImages) Pull(ctx context.Context, ref string, _ corev1.PullPolicy) 
 	}
 }
 
-// Targets derives a digest from each name.
+// Targets returns the digest of each reference.
 func (f *FakeImages) Targets(_ context.Context, refs []string) (map[string][]string, error) {
 	targets := map[string][]string{}
 	for _, r := range refs {
@@ -341,7 +343,7 @@ func (f *FakeImages) Targets(_ context.Context, refs []string) (map[string][]str
 	return targets, nil
 }
 
-// Collect removes what the policy removes from All.
+// Collect removes images as the production policy decides.
 func (f *FakeImages) Collect(ctx context.Context, c image.Collection) (out image.Collected, err error) {
 	f.Mu.Lock()
 	defer f.Mu.Unlock()
@@ -381,7 +383,7 @@ func (f *FakeImages) Collect(ctx context.Context, c image.Collection) (out image
 	return out, nil
 }
 
-// Remove removes an image unless a pod uses it.
+// Remove removes an image by its digest.
 func (f *FakeImages) Remove(_ context.Context, digest string, forced bool) error {
 	f.Mu.Lock()
 	defer f.Mu.Unlock()
@@ -394,20 +396,20 @@ func (f *FakeImages) Remove(_ context.Context, digest string, forced bool) error
 	return nil
 }
 
-// Disk returns Space.
+// Disk returns the size and the free space of the disk.
 func (f *FakeImages) Disk() (gc.Disk, error) {
 	f.Mu.Lock()
 	defer f.Mu.Unlock()
 	return f.Space, f.Err
 }
 
-// Changed returns Changes.
+// Changed returns a channel that receives a value after each change.
 func (f *FakeImages) Changed() <-chan struct{} { return f.Changes }
 
 // Wanted returns Want and resets it.
 func (f *FakeImages) Wanted() int64 { return f.Want.Swap(0) }
 
-// Digests are those of the images that are there.
+// Digests returns the digests of the existing images.
 func (f *FakeImages) Digests() []string {
 	f.Mu.Lock()
 	defer f.Mu.Unlock()
@@ -425,16 +427,16 @@ const PodOfImage = "apiVersion: v1\nkind: Pod\nmetadata: {name: %s}\nspec:\n  co
 // MountedCgroups finds the cgroup hierarchies once for all daemons of a test program: a machine with containers has many mounts.
 var MountedCgroups = sync.OnceValues(stats.FindHierarchies) //nolint:gochecknoglobals // it is found once and never changed
 
-// Pinned notes which images a runtime was told to keep.
+// Pinned records the digests passed to SyncPins.
 type Pinned struct {
 	mu    sync.Mutex
 	calls []string
-	// gone and err are the answers to come.
+	// gone and err are the next results.
 	gone []string
 	err  error
 }
 
-// SyncPins implements Runtime.
+// SyncPins implements needs.Runtime.
 func (p *Pinned) SyncPins(_ context.Context, digests []string) ([]string, error) {
 	if p == nil {
 		return nil, nil
@@ -531,7 +533,7 @@ func (h *Systemd) Hear(t *testing.T, prefix string) string {
 	}
 }
 
-// Answer sets what the next calls of SyncPins return.
+// Answer sets the results of SyncPins.
 func (p *Pinned) Answer(gone []string, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -1,4 +1,4 @@
-// Package host knows the machine as monopod is installed on it: systemd and logind, cgroups, and the program itself.
+// Package host gives access to the machine on which monopod is installed: systemd and logind, cgroups, and the program itself.
 //
 // It must not decide anything about pods. It has no goroutines.
 package host
@@ -22,25 +22,25 @@ import (
 	"monopod/node/why"
 )
 
-// Host is where monopod is installed; tests replace it.
+// Host is the machine on which monopod is installed; tests replace it.
 type Host struct {
-	// Units is the directory with the units of the administrator, booted exists while systemd runs.
+	// Units is the directory with the unit files of the administrator. Booted is a path that exists while systemd runs.
 	Units, Booted string
-	// Logind are the directories with drop-ins for logind, the lasting one first.
+	// Logind lists the directories for drop-ins of logind, the persistent one first.
 	Logind []string
-	// Systemctl runs that program.
+	// Systemctl runs systemctl with the arguments.
 	Systemctl func(ctx context.Context, args ...string) error
-	// Cgroups is where there are cgroups.
+	// Cgroups is the cgroup file system.
 	Cgroups budget.System
 	// Connect connects to logind.
 	Connect func(context.Context) (shutdown.Logind, error)
-	// Self is the program that runs, and whether it needs no others beside it.
+	// Self returns the path of the running program, and whether it works without other files beside it.
 	Self func() (path string, whole bool, err error)
-	// Unpacked is the program that was unpacked to run; empty: it was not.
+	// Unpacked returns the program that monopod-bundle unpacked; empty if this program was not unpacked.
 	Unpacked func() string
 }
 
-// This returns the machine that this process runs on.
+// This returns the machine of this process.
 func This() Host {
 	return Host{
 		Units: "/etc/systemd/system", Booted: "/run/systemd/system",
@@ -63,7 +63,7 @@ func This() Host {
 	}
 }
 
-// InstanceOf returns the instance of a configuration: the zero one if the service starts it.
+// InstanceOf returns the instance of a configuration; the zero value if the service starts it.
 func (h *Host) InstanceOf(cfg *config.Loaded) why.Instance {
 	unit, err := os.ReadFile(h.Unit())
 	switch {
@@ -86,13 +86,13 @@ func systemctl(ctx context.Context, args ...string) error {
 // Unit returns the path of the unit file of the service.
 func (h *Host) Unit() string { return filepath.Join(h.Units, systemd.UnitName) }
 
-// HasSystemd says that systemd is process 1.
+// HasSystemd reports whether systemd is process 1.
 func (h *Host) HasSystemd() bool {
 	_, err := os.Stat(h.Booted)
 	return err == nil
 }
 
-// connectLogind is host.connect.
+// connectLogind connects to logind through D-Bus.
 func connectLogind(ctx context.Context) (shutdown.Logind, error) {
 	l, err := systemd.ConnectLogind(ctx)
 	if err != nil {
@@ -101,7 +101,7 @@ func connectLogind(ctx context.Context) (shutdown.Logind, error) {
 	return l, nil
 }
 
-// OwnUnit reports whether a unit starts the instance of this configuration, rather than one with another file.
+// OwnUnit reports whether a unit starts the instance of this configuration, and not one with another file.
 func OwnUnit(cfg *config.Loaded, unit string) bool {
 	file := config.DefaultFile
 	if len(cfg.Files) > 0 {
@@ -114,5 +114,5 @@ func OwnUnit(cfg *config.Loaded, unit string) bool {
 	return systemd.Starts(unit, program, "--config", file) || file == config.DefaultFile && systemd.Starts(unit, program)
 }
 
-// Platform is that of this machine.
+// Platform returns the platform of this machine.
 func Platform() manifests.Platform { return manifests.Platform{OS: runtime.GOOS, Arch: runtime.GOARCH} }

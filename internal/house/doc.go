@@ -1,3 +1,5 @@
-// Package house holds the tests that keep the rules of the house: which package may import which, that each
-// package says what it owns, that what the docs tell people to type works. It has no code of its own.
+// Package house holds the tests of rules for the source code: which package may import which, that each package documents what it owns,
+// that commands and options in the docs exist.
+//
+// It has no code of its own.
 package house

@@ -13,16 +13,16 @@ import (
 	"unicode/utf8"
 )
 
-// generated are pages that are made from the program, and the table of tests: their rows may be long.
+// generated are the generated pages and the table of tests; their lines may be long.
 func generated() []string { return []string{"cli.md", "config.md", "fields.md", "metrics.md"} }
 
-// maxColumns and maxWords limit what is written by hand.
+// maxColumns and maxWords limit hand-written pages.
 const (
 	maxColumns = 140
 	maxWords   = 25_000
 )
 
-// pages returns the text of README.md and of all pages below docs, by path.
+// pages returns README.md and all pages below docs, by path.
 func pages(t *testing.T) map[string]string {
 	t.Helper()
 	all := map[string]string{}
@@ -73,7 +73,7 @@ var (
 	notInSlug  = regexp.MustCompile(`[^\w\s-]`)
 )
 
-// slugs are the anchors of the headings of a page.
+// slugs returns the anchors of the headings of a page.
 func slugs(text string) map[string]bool {
 	all := map[string]bool{}
 	for line := range strings.Lines(text) {
@@ -130,7 +130,7 @@ var (
 	pageName  = regexp.MustCompile(`\b[a-z-]+\.md\b`)
 )
 
-// TestTopicsThatErrorsAndHelpNameExist: texts of the program name pages as `monopod docs TOPIC`, which users have, not as files.
+// TestTopicsThatErrorsAndHelpNameExist: messages refer to pages as `monopod docs TOPIC`, because users do not have the files.
 func TestTopicsThatErrorsAndHelpNameExist(t *testing.T) {
 	all := pages(t)
 	check := func(where, text string) int {

@@ -12,8 +12,8 @@ import (
 	"testing"
 )
 
-// TestTestsThatTheFieldNotesNameExist: the table of cases of other suites names tests that are there, and each case has one or a reason.
-// Cases of end-to-end suites have one with real containers.
+// TestTestsThatTheFieldNotesNameExist: the table with cases from other test suites names existing tests. Each case has a test or a reason
+// for having none, and cases from end-to-end suites have a test with real containers.
 func TestTestsThatTheFieldNotesNameExist(t *testing.T) {
 	tests, containers := map[string]bool{}, map[string]bool{}
 	eachFile(t, func(file string, _ *token.FileSet, f *ast.File) {

@@ -12,7 +12,8 @@ import (
 	"testing"
 )
 
-// TestMakeGenerateRewritesAllThatTestsCompareWith: a package whose tests have no -update would end it.
+// TestMakeGenerateRewritesAllThatTestsCompareWith also keeps packages without the flag -update out of the list, because they would make it
+// fail.
 func TestMakeGenerateRewritesAllThatTestsCompareWith(t *testing.T) {
 	makefile, err := os.ReadFile("../../Makefile")
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 	"monopod/internal/version"
 )
 
-// listed is what the files of a package, other than its tests, say about it.
+// listed is the output of `go list` for a package, without its tests.
 type listed struct {
 	ImportPath string
 	Doc        string
@@ -30,7 +30,7 @@ func root(t *testing.T) string {
 	return dir
 }
 
-// packages are those of the module, with all build tags.
+// packages returns the packages of the module, with all build tags.
 func packages(t *testing.T) []listed {
 	t.Helper()
 	byPath := map[string]*listed{}
@@ -63,8 +63,8 @@ func packages(t *testing.T) []listed {
 	return all
 }
 
-// allowed returns which packages of this module each package may import. The longest matching prefix counts;
-// a package that is not listed may not be imported but cmd, e2e and examples.
+// allowed returns which packages of this module each package may import. The longest matching prefix applies; a package that is not listed
+// may be imported only by cmd, e2e and examples.
 func allowed() map[string][]string {
 	return map[string][]string{
 		"monopod/manifests":                       {},
@@ -171,7 +171,7 @@ func allowed() map[string][]string {
 	}
 }
 
-// program are the packages that make a program of all others: nothing below them imports them.
+// program lists the top-level packages: packages below must not import them.
 func program() []string {
 	var all []string
 	for _, name := range []string{"config", "verdict", "offline", "logfile", "podtable", "needs", "host", "program", "cli", "reference", "daemon", "daemontest", "run", "setup", "dirlock", "memory"} {
@@ -258,8 +258,8 @@ func within(path string, homes []string) bool {
 	return false
 }
 
-// TestSharedValuesAreDefinedOnce: what the parts of the program exchange is defined in manifests and internal/model only. Types that are
-// the argument of one function of their package, and the keys of the configuration, have these names for another concept.
+// TestSharedValuesAreDefinedOnce: types that packages exchange are defined only in manifests and internal/model. The exceptions use such a
+// name for another concept: arguments of a single function, and configuration keys.
 func TestSharedValuesAreDefinedOnce(t *testing.T) {
 	homes := map[string][]string{
 		"Desired": {"internal/model", "runner/ctrd/network/repair"},

@@ -9,8 +9,7 @@ import (
 	"testing"
 )
 
-// sweepers are the files that make temporary files or directories with names of their own, and what removes those that a
-// process leaves when it is killed.
+// sweepers lists the files that create temporary files or directories, each with the code that removes leftovers of a killed process.
 func sweepers() map[string]string {
 	const once = "a program that is run by hand; what it leaves is in the system's directory for temporary files"
 	return map[string]string{

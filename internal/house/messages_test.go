@@ -11,12 +11,12 @@ import (
 	"testing"
 )
 
-// No decision depends on the text of a message: facts travel as values (see docs/adr/0009-causes-are-values.md). Errors of others
-// that are texts only are classified where they enter, in a file named classify.go with a table test beside it. The test below
-// follows messages within a package: from where they come (Error(), a field named Message, Why, ...) through variables, string
-// functions and parameters to what matches or takes apart text.
+// No decision depends on the text of a message: facts are passed as values (see docs/adr/0009-causes-are-values.md). Errors of libraries
+// that are only text are classified where they enter, in a file named classify.go with a table test. The test below tracks messages within
+// a package: from their origin (Error(), a field named Message, Why, ...) through variables, string functions and parameters to code that
+// matches or splits text.
 
-// readers are the files besides classify.go that may look into messages, by the end of their paths, and why.
+// readers lists other files that may inspect messages, by path suffix, with the reason.
 func readers() map[string]string {
 	const printer = "it prints"
 	const parser = "errors of the YAML and JSON libraries, and of Kubernetes' validation, enter here as texts"
@@ -34,7 +34,7 @@ func readers() map[string]string {
 	}
 }
 
-// messageFields are the names of fields that hold messages.
+// messageFields are the names of fields that contain messages.
 func messageFields() []string {
 	return []string{"Message", "Msg", "Why", "Detail", "Errors", "Output", "Text", "Reason", "Stderr"}
 }
@@ -70,7 +70,7 @@ func TestMessagesAreNotParsed(t *testing.T) {
 	}
 }
 
-// excused is the entry of readers for a file; empty: there is none.
+// excused returns the entry of readers for a file; empty if there is none.
 func excused(file string) string {
 	for name := range readers() {
 		if strings.HasSuffix(file, name) {
@@ -98,7 +98,7 @@ func TestEachClassifierHasATableTest(t *testing.T) {
 	}
 }
 
-// TestParsedMessagesAreFound: the test above sees what it is for.
+// TestParsedMessagesAreFound checks the checker above.
 func TestParsedMessagesAreFound(t *testing.T) {
 	for name, row := range map[string]struct {
 		body string
@@ -134,13 +134,13 @@ func TestParsedMessagesAreFound(t *testing.T) {
 	}
 }
 
-// messages follows messages through the functions of a package.
+// messages tracks messages through the functions of a package.
 type messages struct {
 	set       *token.FileSet
 	functions map[string][]*ast.FuncDecl
-	// params are the parameters that have been given a message, by the name of the function.
+	// params are the parameters that receive a message, by function name.
 	params map[string]map[int]bool
-	// known are the variables that hold messages, by function.
+	// known are the variables that contain messages, by function.
 	known map[*ast.FuncDecl]map[string]bool
 	found map[token.Position]bool
 	more  bool
@@ -161,7 +161,7 @@ func (m *messages) add(f *ast.File) {
 	}
 }
 
-// parsed are the places where messages are matched or taken apart.
+// parsed returns where messages are matched or split.
 func (m *messages) parsed() []token.Position {
 	for m.more = true; m.more; {
 		m.more = false
@@ -174,7 +174,7 @@ func (m *messages) parsed() []token.Position {
 	return slices.SortedFunc(maps.Keys(m.found), func(a, b token.Position) int { return strings.Compare(a.String(), b.String()) })
 }
 
-// follow looks at a function with what is known of its variables.
+// follow inspects a function, given its variables known so far.
 func (m *messages) follow(fn *ast.FuncDecl) {
 	i := 0
 	for _, field := range fn.Type.Params.List {
@@ -224,7 +224,7 @@ func (m *messages) learn(fn *ast.FuncDecl, e ast.Expr) {
 	}
 }
 
-// compare finds a message that is compared with a text. Codes, such as reasons, may be.
+// compare reports comparisons of a message with a text. Codes, such as reasons, may be compared.
 func (m *messages) compare(fn *ast.FuncDecl, message, text ast.Expr) {
 	if lit, ok := text.(*ast.BasicLit); !ok || lit.Kind != token.STRING || len(lit.Value) == 2 || !strings.Contains(lit.Value, " ") {
 		return
@@ -234,7 +234,7 @@ func (m *messages) compare(fn *ast.FuncDecl, message, text ast.Expr) {
 	}
 }
 
-// call finds calls that match, and tells functions of the package that they are given messages.
+// call reports calls that match text, and marks the parameters of functions of the package that receive messages.
 func (m *messages) call(fn *ast.FuncDecl, call *ast.CallExpr) {
 	pkg, name := called(call)
 	if matches(pkg, name) {
@@ -258,7 +258,7 @@ func (m *messages) call(fn *ast.FuncDecl, call *ast.CallExpr) {
 	}
 }
 
-// holds reports whether an expression is a message, or text made of one.
+// holds reports whether an expression is a message, or text derived from one.
 func (m *messages) holds(fn *ast.FuncDecl, e ast.Expr) bool {
 	switch e := e.(type) {
 	case *ast.Ident:
@@ -304,13 +304,13 @@ func (m *messages) returnsText(name string) bool {
 	})
 }
 
-// isError reports whether an expression is called as errors are.
+// isError reports whether an expression has a name that errors usually have.
 func isError(e ast.Expr) bool {
 	id, ok := e.(*ast.Ident)
 	return ok && (id.Name == "err" || strings.HasSuffix(id.Name, "Err"))
 }
 
-// called is the package or variable, if it is a plain name, and the name of what is called.
+// called returns the package or variable, if it is a plain name, and the name of the called function.
 func called(call *ast.CallExpr) (pkg, name string) {
 	switch f := call.Fun.(type) {
 	case *ast.Ident:
@@ -324,7 +324,7 @@ func called(call *ast.CallExpr) (pkg, name string) {
 	return "", ""
 }
 
-// matches reports whether a function matches text or takes it apart.
+// matches reports whether a function matches or splits text.
 func matches(pkg, name string) bool {
 	if pkg == "strings" || pkg == "bytes" {
 		for _, prefix := range []string{"Contains", "HasPrefix", "HasSuffix", "Cut", "Index", "LastIndex", "Split", "EqualFold", "Count"} {

@@ -9,7 +9,7 @@ import (
 	"monopod/internal/version"
 )
 
-// TestModulePathIsOneConstant also covers the module that uses the fixture, which .ci/module-path has to rename with the rest.
+// TestModulePathIsOneConstant includes the module that uses the fixture, which .ci/module-path renames with the others.
 func TestModulePathIsOneConstant(t *testing.T) {
 	for file, want := range map[string]string{
 		"go.mod":                       "module " + version.Module + "\n",

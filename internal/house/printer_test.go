@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// TestPeopleSeeNothingThatIsNotEscaped: what commands print goes through internal/printer, whose formats are constants. Who prints
-// otherwise is listed here, with what it prints.
+// TestPeopleSeeNothingThatIsNotEscaped: commands print through internal/printer, with constant formats. Exceptions are listed here with
+// what they print.
 func TestPeopleSeeNothingThatIsNotEscaped(t *testing.T) {
 	raw := map[string]string{
 		"Out": "the printer itself", "Errs": "the printer itself", "Raw": "the way out", "RawErr": "the way out", "RawJSON": "the way out for JSON",
@@ -69,7 +69,7 @@ func TestPeopleSeeNothingThatIsNotEscaped(t *testing.T) {
 	}
 }
 
-// isConstant reports whether an expression is made of string literals.
+// isConstant reports whether an expression consists of string literals.
 func isConstant(e ast.Expr) bool {
 	switch e := e.(type) {
 	case *ast.BasicLit:

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// `go build` writes a program into the directory in which it is run, from where it is committed by mistake.
+// `go build` writes a program into the current directory, from where it could be committed by mistake.
 func TestNoBuiltProgramLiesAmongTheSources(t *testing.T) {
 	top := "../.."
 	err := filepath.WalkDir(top, func(path string, d fs.DirEntry, err error) error {

@@ -14,15 +14,15 @@ import (
 )
 
 const (
-	// maxPackage is the most lines of code a package may have; above smallPackage it must be on the list of large ones.
+	// maxPackage is the maximum number of code lines of a package; above smallPackage a package must be in largePackages.
 	maxPackage, smallPackage = 3000, 1500
 	maxFunction              = 80
 	maxMethods               = 30
-	// maxFields is the most fields that a struct of the daemon may have.
+	// maxFields is the maximum number of fields of a struct of the daemon.
 	maxFields = 20
 )
 
-// testSupport lists the packages that exist for tests: their code is no product code. A name that ends with a slash is a folder.
+// testSupport lists packages that exist for tests, whose code is not product code. A trailing slash means a directory.
 func testSupport() []string {
 	return []string{
 		"e2e/", "examples/", "internal/atomicfile/damagetest", "internal/daemontest", "internal/house", "internal/loopback",
@@ -37,7 +37,7 @@ func isTestSupport(dir string) bool {
 	})
 }
 
-// eachProductFile shows the files of the module that are neither tests nor test support.
+// eachProductFile calls do for each file of the module that is neither a test nor test support.
 func eachProductFile(t *testing.T, do func(path string, files *token.FileSet, f *ast.File)) {
 	t.Helper()
 	eachFile(t, func(file string, files *token.FileSet, f *ast.File) {
@@ -47,7 +47,7 @@ func eachProductFile(t *testing.T, do func(path string, files *token.FileSet, f 
 	})
 }
 
-// codeLines counts the lines of a file that hold more than comments and white space.
+// codeLines counts the lines of a file, without comments and blank lines.
 func codeLines(t *testing.T, file string) int {
 	t.Helper()
 	src, err := os.ReadFile("../../" + file)
@@ -132,7 +132,7 @@ func TestTypesHaveFewMethods(t *testing.T) {
 	tooLarge(t, "methods", maxMethods, methods, manyMethods())
 }
 
-// A struct of the daemon with more fields has more than one job: make it of parts.
+// A struct of the daemon with more fields has more than one responsibility: compose it of parts.
 func TestStructsOfTheDaemonHaveFewFields(t *testing.T) {
 	eachProductFile(t, func(file string, files *token.FileSet, f *ast.File) {
 		if dir := path.Dir(file); dir != "internal/run" && dir != "internal/daemon" && !strings.HasPrefix(dir, "internal/daemon/") {
@@ -155,7 +155,7 @@ func TestStructsOfTheDaemonHaveFewFields(t *testing.T) {
 	})
 }
 
-// receiver is the name of the type of a receiver.
+// receiver returns the type name of a receiver.
 func receiver(e ast.Expr) string {
 	switch e := e.(type) {
 	case *ast.StarExpr:

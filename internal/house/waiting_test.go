@@ -13,7 +13,7 @@ import (
 	"testing"
 )
 
-// sleepers are the functions of tests that may sleep outside of a loop that looks for something meanwhile, and why.
+// sleepers lists test functions that may sleep outside of a polling loop, with the reason.
 func sleepers() map[string]string {
 	const bubble = "it is called in bubbles of synctest, where time costs nothing"
 	const moment = "it does something at any moment, and waits for nothing"
@@ -40,7 +40,7 @@ func sleepers() map[string]string {
 	}
 }
 
-// module is the Go files of the module, parsed once for all tests.
+// module contains the Go files of the module, parsed once for all tests.
 type module struct {
 	paths []string
 	files []*ast.File
@@ -70,7 +70,7 @@ var parsed = sync.OnceValues(func() (module, error) {
 	return m, err
 })
 
-// eachFile shows the Go files of the module, with their paths below its root.
+// eachFile calls do for each Go file of the module, with its path below the root.
 func eachFile(t *testing.T, do func(path string, files *token.FileSet, f *ast.File)) {
 	t.Helper()
 	m, err := parsed()
@@ -96,7 +96,7 @@ func isCall(n ast.Node, pkg string, names ...string) bool {
 	return pkg == "" || ok && x.Name == pkg
 }
 
-// TestTestsDoNotSleepToWait: a test that waits looks again and again, until a deadline, or its time is that of a bubble.
+// TestTestsDoNotSleepToWait: a test that waits polls until a deadline, or runs in a synctest bubble.
 func TestTestsDoNotSleepToWait(t *testing.T) {
 	unused := sleepers()
 	eachFile(t, func(path string, files *token.FileSet, f *ast.File) {
@@ -127,7 +127,7 @@ func TestTestsDoNotSleepToWait(t *testing.T) {
 	}
 }
 
-// sleeps returns the places where a function sleeps, apart from loops with a deadline and bubbles.
+// sleeps returns where a function sleeps outside of bubbles and loops with a deadline.
 func sleeps(fn *ast.FuncDecl) []token.Pos {
 	var found []token.Pos
 	var walk func(n ast.Node) bool
@@ -165,7 +165,7 @@ func mentionsTime(loop *ast.ForStmt) bool {
 	return looks
 }
 
-// isReceive is `<-time.After(d)` as a statement of its own, which is a sleep by another name.
+// isReceive reports whether a statement is just `<-time.After(d)`, which is another way to sleep.
 func isReceive(n ast.Node) bool {
 	s, ok := n.(*ast.ExprStmt)
 	if !ok {
@@ -175,8 +175,7 @@ func isReceive(n ast.Node) bool {
 	return ok && u.Op == token.ARROW && isCall(u.X, "time", "After")
 }
 
-// TestPackagesThatStartGoroutinesLookForLeaks: their tests end with goleak, those above them where they
-// have none.
+// TestPackagesThatStartGoroutinesLookForLeaks: their tests check with goleak; if a package has no tests, those of packages that use it do.
 func TestPackagesThatStartGoroutinesLookForLeaks(t *testing.T) {
 	starts, looks, tested := map[string]string{}, map[string]bool{}, map[string]bool{}
 	eachFile(t, func(path string, files *token.FileSet, f *ast.File) {

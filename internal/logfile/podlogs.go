@@ -1,6 +1,6 @@
-// Package logfile finds and reads the log files of containers, as the runtime writes them.
+// Package logfile finds and reads the log files of containers.
 //
-// It must not write to them, nor know whether their pods run. It has no goroutines.
+// It must not write to them or depend on whether their pods run. It has no goroutines.
 package logfile
 
 import (
@@ -15,8 +15,8 @@ import (
 	"monopod/runner/ctrd/logs"
 )
 
-// Files is node.Logs on the files that the runtime writes: <podLogsDir>/<ns>_<name>_<uid>/<container>/<n>.log,
-// and a link to each file of an instance that still exists, named after the instance.
+// Files implements node.Logs with the files that the runtime writes: <podLogsDir>/<ns>_<name>_<uid>/<container>/<n>.log, and a link to the
+// file of each existing instance, named after the instance.
 type Files struct {
 	podLogsDir string
 	linksDir   string
@@ -27,7 +27,7 @@ func New(podLogsDir string) Files {
 	return Files{podLogsDir: podLogsDir, linksDir: ContainerLogsDir(podLogsDir)}
 }
 
-// ContainerLogsDir is where the links are: beside the logs, as /var/log/containers is beside /var/log/pods.
+// ContainerLogsDir returns the directory of these links: next to the logs, like /var/log/containers next to /var/log/pods.
 func ContainerLogsDir(podLogsDir string) string {
 	return filepath.Join(filepath.Dir(podLogsDir), "containers")
 }
@@ -42,8 +42,8 @@ func (l Files) ReadLog(ctx context.Context, q node.LogQuery, w io.Writer) error 
 	return logs.Read(ctx, path, o, w, w)
 }
 
-// find returns the log of an instance. Its number is its restart count or, after edits, a higher one. So the
-// link decides; of an instance that is gone, the log is the one before its successor's, or the last one.
+// find returns the log of an instance. The link decides, because the number of the file is the restart count or, after edits, higher. For
+// an instance that is gone, it is the log before that of its successor, or the last one.
 func (l Files) find(q node.LogQuery) (string, error) {
 	if path, ok := l.linked(q, q.Instance.ID); ok {
 		return path, nil

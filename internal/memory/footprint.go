@@ -13,9 +13,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// forgetProgram takes the pages of the program's code and constants out of this process: a start touches most of them, what comes after touches
-// few. They stay in the kernel's page cache, and come back from there, 64 KiB at a time, when they are used: 250 faults in all after a
-// start, of 1 to 2 µs each. Returned is how much was mapped, in bytes.
+// forgetProgram drops the pages of the program's code and constants from this process: startup touches most of them, later work only few.
+// They stay in the page cache of the kernel and are mapped again on use, 64 KiB at a time: about 250 page faults after a start, of 1 to 2
+// µs each. It returns how many bytes were mapped.
 func forgetProgram() (int64, error) {
 	exe, err := os.Readlink("/proc/self/exe")
 	if err != nil {
@@ -41,15 +41,15 @@ func forgetProgram() (int64, error) {
 	return mapped, err
 }
 
-// region is part of the memory of a process.
+// region is a memory range of a process.
 type region struct {
 	start, end uintptr
 	// resident is in bytes.
 	resident int64
 }
 
-// unchanged reads the parts of a file that are mapped and are just what the file says, from a smaps of proc_pid_smaps(5): they cannot be written to, and
-// nobody has (what a linker relocates, and breakpoints of a debugger, would be lost).
+// unchanged returns the mapped regions of a file that are identical to its content, read from smaps of proc_pid_smaps(5): regions that are
+// not writable and have never been written to. Dropping others would lose the changes of linkers (relocations) and debuggers (breakpoints).
 func unchanged(smaps io.Reader, file string) ([]region, error) {
 	var (
 		found []region

@@ -39,7 +39,8 @@ Rss:                   4 kB
 Anonymous:             0 kB
 `
 
-// TestOnlyUnchangedPartsOfTheProgramAreForgotten reads the memory of a process: code, constants, what a linker has relocated, data, and other files.
+// TestOnlyUnchangedPartsOfTheProgramAreForgotten parses the smaps of a process with code, constants, relocated pages, data, and other
+// files.
 func TestOnlyUnchangedPartsOfTheProgramAreForgotten(t *testing.T) {
 	got, err := unchanged(strings.NewReader(someSmaps), "/opt/my programs/monopod")
 	want := []region{{0x400000, 0x1a2b000, 12968 << 10}, {0x1a2b000, 0x2000000, 13020 << 10}}
@@ -51,7 +52,7 @@ func TestOnlyUnchangedPartsOfTheProgramAreForgotten(t *testing.T) {
 	}
 }
 
-// TestTheProgramIsReadAgain takes its pages from the running test and runs on.
+// TestTheProgramIsReadAgain drops the pages of the running test and continues.
 func TestTheProgramIsReadAgain(t *testing.T) {
 	resident := func() (sum int64) {
 		exe, err := os.Readlink("/proc/self/exe")

@@ -1,6 +1,6 @@
-// Package memory gives memory back to the machine after much work.
+// Package memory returns memory to the machine after a lot of work.
 //
-// It must not be needed for anything to work. Trimmer.Run is its only goroutine.
+// It must remain optional: nothing may depend on it. Trimmer.Run is its only goroutine.
 package memory
 
 import (
@@ -14,34 +14,35 @@ import (
 )
 
 const (
-	// manyPods is from how many pods on garbage is collected earlier than usual. Where there is little, it is not worth the work.
+	// manyPods is the number of pods from which garbage is collected earlier than usual. With fewer pods the saving is too small.
 	manyPods = 100
-	// usualGarbage and littleGarbage are how much may gather, in percent of what is in use.
+	// usualGarbage and littleGarbage are values for GOGC, in percent of the memory in use.
 	usualGarbage  = 100
 	littleGarbage = 25
-	// muchWork is after how many changes of pods memory is given back: a start of many pods takes several times of what they need
-	// later, for manifests that are parsed, and for stacks.
+	// muchWork is the number of pod changes after which memory is returned: starting many pods takes several times the memory that they
+	// need later, for parsed manifests and stacks.
 	muchWork = 30
-	// quietFor is how long no pod has changed when that is done, busyFor after how long it is done though pods still change.
-	// After a start less is waited: it touches more than all that comes later.
+	// Memory is returned when no pod has changed for quietFor, or after busyFor even if pods keep changing. After startup the wait is
+	// shorter, because startup touches more memory than all later work.
 	quietFor     = 2 * time.Second
 	quietAtStart = quietFor / 4
 	busyFor      = 30 * time.Second
-	// restFor is how often it is done at most for what answers and little work have taken: who asks every few seconds would pay for it each time.
+	// restFor is the minimum interval between trims for requests and other small work, so that a client that polls every few seconds does
+	// not cause one each time.
 	restFor = time.Minute
-	// settledAfter is when it is done once more after the start: images are imported after it, and the first pods may be started.
+	// settledAfter is the time of a second trim after startup, when images have been imported and the first pods may have started.
 	settledAfter = 15 * time.Second
 )
 
-// Trimmer gives memory back to the machine after much work. It sleeps while nothing happens.
+// Trimmer returns memory to the machine after a lot of work. It sleeps while nothing happens.
 type Trimmer struct {
 	Release func()
-	// limit sets how much garbage may gather, in percent of what is in use.
+	// limit sets GOGC.
 	limit func(percent int)
-	// garbage is what limit was called with last.
+	// garbage is the last argument of limit.
 	garbage atomic.Int64
 	changes atomic.Int64
-	// answers are the requests that were answered, and what else has taken memory but little: see touch.
+	// answers counts answered requests and other small work, see Touch.
 	answers atomic.Int64
 	stirred chan struct{}
 }
@@ -56,7 +57,7 @@ func NewTrimmer() *Trimmer {
 	return t
 }
 
-// Expect says how many pods are wanted.
+// Expect sets the number of desired pods.
 func (t *Trimmer) Expect(pods int) {
 	percent := int64(usualGarbage)
 	if pods >= manyPods {
@@ -67,19 +68,19 @@ func (t *Trimmer) Expect(pods int) {
 	}
 }
 
-// Stir notes that a pod has changed.
+// Stir records that a pod has changed.
 func (t *Trimmer) Stir() {
 	t.changes.Add(1)
 	t.wake()
 }
 
-// Answered notes that a request was answered.
+// Answered records that a request was answered.
 func (t *Trimmer) Answered() {
 	t.answers.Add(1)
 	t.wake()
 }
 
-// Touch notes that something else was done, such as reading an input.
+// Touch records other small work, such as reading an input.
 func (t *Trimmer) Touch() { t.Answered() }
 
 func (t *Trimmer) wake() {
@@ -89,24 +90,24 @@ func (t *Trimmer) wake() {
 	}
 }
 
-// largeInput is from which size on the memory that reading an input took is given back at once: ten times its size, which would else
-// still be there while the next one is read.
+// largeInput is the size of an input above which its memory is returned immediately: reading takes ten times its size, which would
+// otherwise still be allocated while the next input is read.
 const largeInput = 512 << 10
 
-// AfterInput gives memory back after an input of a size.
+// AfterInput returns memory after an input of that size was read.
 func AfterInput(bytes int) {
 	if bytes >= largeInput {
 		debug.FreeOSMemory()
 	}
 }
 
-// giveBack returns to the machine what memory the process does not need now.
+// giveBack returns unused memory to the machine.
 func giveBack() {
 	debug.FreeOSMemory()
 	_, _ = forgetProgram() // else its pages stay until the kernel wants them
 }
 
-// Run works until ctx ends. What the start of the process has taken is given back, too.
+// Run trims until ctx ends, first after startup.
 func (t *Trimmer) Run(ctx context.Context) {
 	if t.calm(ctx, quietAtStart); ctx.Err() != nil {
 		return
@@ -114,7 +115,7 @@ func (t *Trimmer) Run(ctx context.Context) {
 	t.Release()
 	var (
 		changed, answered int64
-		// again is when little work is enough; touched: there was some that nothing tells of, as after a start.
+		// again is the earliest time of a trim for small work. touched means that there was work that no counter shows, such as startup.
 		again   = time.Now().Add(settledAfter)
 		touched = true
 		later   = time.After(settledAfter)
@@ -148,7 +149,7 @@ func (t *Trimmer) Run(ctx context.Context) {
 	}
 }
 
-// calm waits until nothing has changed for a while.
+// calm waits until there were no changes for a while.
 func (t *Trimmer) calm(ctx context.Context, quiet time.Duration) {
 	for waited, before := time.Duration(0), int64(-1); waited < busyFor && before != t.changes.Load()+t.answers.Load(); waited += quiet {
 		before = t.changes.Load() + t.answers.Load()

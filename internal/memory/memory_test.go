@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// TestGarbageIsLimitedWithManyPods has pods come and go.
+// TestGarbageIsLimitedWithManyPods adds and removes pods.
 func TestGarbageIsLimitedWithManyPods(t *testing.T) {
 	var limits []int
 	m := NewTrimmer()
@@ -22,7 +22,7 @@ func TestGarbageIsLimitedWithManyPods(t *testing.T) {
 	}
 }
 
-// TestMemoryIsGivenBackOnceAfterMuchWork starts, and has pods change, many and few, fast and without end.
+// TestMemoryIsGivenBackOnceAfterMuchWork covers startup, and pod changes: many and few, fast and continuous.
 func TestMemoryIsGivenBackOnceAfterMuchWork(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())

@@ -1,4 +1,5 @@
-// Package offline collects what the disk knows of pods, their events and logs, for `why` and other commands when no daemon answers.
+// Package offline collects what is stored on disk about pods, their events and logs, for `why` and other commands while no daemon is
+// running.
 //
 // It must not change anything on the disk. It has no goroutines.
 package offline
@@ -29,25 +30,25 @@ import (
 	"monopod/runner/ctrd/logs"
 )
 
-// PodEvents selects those of one pod.
+// PodEvents returns a filter for the events of one pod.
 func PodEvents(namespace, name string) events.Filter {
 	return events.Filter{Kind: "Pod", Namespace: namespace, Name: name}
 }
 
-// recordDirectory is where events are, below rootDirectory.
+// recordDirectory is the directory with events, below rootDirectory.
 const recordDirectory = "events"
 
-// RecordIn is where the events of a root directory are.
+// RecordIn returns the directory with events of a root directory.
 func RecordIn(root string) string { return filepath.Join(root, recordDirectory) }
 
-// records are what the disk knows of pods, each read once.
+// records are the events and log directories on disk, each read once.
 type records struct {
 	events map[manifests.Key][]corev1.Event
-	// logs are the directories with the logs of the pods of a name.
+	// logs are the log directories of pods, by the name of the pod.
 	logs map[manifests.Key][]string
 }
 
-// ReadRecords reads what it can.
+// ReadRecords reads what it can; unreadable parts are omitted.
 func ReadRecords(cfg *config.Loaded) records {
 	r := records{events: map[manifests.Key][]corev1.Event{}, logs: map[manifests.Key][]string{}}
 	found, _ := events.Read(RecordIn(cfg.RootDirectory), events.Filter{Kind: "Pod"})
@@ -66,7 +67,7 @@ func ReadRecords(cfg *config.Loaded) records {
 	return r
 }
 
-// Add adds pods to what is known: all of those that are asked about, of others where they are.
+// Add adds pods to the facts: details only of those that match the key; of other pods only their names and files.
 func (r records) Add(ctx context.Context, f *why.Facts, key manifests.Key, pods []*manifests.Pod) {
 	for _, pod := range pods {
 		switch {
@@ -79,24 +80,24 @@ func (r records) Add(ctx context.Context, f *why.Facts, key manifests.Key, pods 
 	}
 }
 
-// pod is what events and logs tell of a pod.
+// pod collects events and logs of a pod.
 func (r records) pod(ctx context.Context, pod *manifests.Pod) why.Pod {
 	object := Unseen(pod)
 	return why.Pod{Object: object, Where: verdict.Place(pod.Origin), Output: lastOutput(ctx, r.logs[pod.Key()], object), Events: EventLines(r.events[pod.Key()])}
 }
 
-// Unseen is how a pod is shown of which nothing is known but its manifest.
+// Unseen returns the pod to show when only its manifest is known.
 func Unseen(pod *manifests.Pod) *corev1.Pod { return Unknown(pod.Object) }
 
-// Unknown is a pod without what is said of its state. It shares the rest with pod.
+// Unknown returns a copy of pod with an empty status. Everything else is shared with pod.
 func Unknown(pod *corev1.Pod) *corev1.Pod {
 	return &corev1.Pod{TypeMeta: pod.TypeMeta, ObjectMeta: pod.ObjectMeta, Spec: pod.Spec, Status: corev1.PodStatus{Phase: corev1.PodUnknown}}
 }
 
-// lastEvents is how many events of a pod are shown.
+// lastEvents is the maximum number of events shown per pod.
 const lastEvents = 5
 
-// EventLines are the last of some events, a line each.
+// EventLines formats the last events, one line each.
 func EventLines(all []corev1.Event) []string {
 	latest := all[max(0, len(all)-lastEvents):]
 	var lines []string
@@ -107,7 +108,7 @@ func EventLines(all []corev1.Event) []string {
 	return lines
 }
 
-// lastOutput reads the last lines of each container from the newest log there is in the directories of a pod's name.
+// lastOutput reads the last lines of each container from the newest log in the log directories of a pod.
 func lastOutput(ctx context.Context, dirs []string, pod *corev1.Pod) map[string][]string {
 	lines := map[string][]string{}
 	for _, name := range node.ContainerNames(pod) {
@@ -133,12 +134,12 @@ func lastOutput(ctx context.Context, dirs []string, pod *corev1.Pod) map[string]
 }
 
 const (
-	// LastLines is how many lines of a container are shown, and lineLength how much of each.
+	// LastLines is the number of lines shown per container, and lineLength the maximum length of each.
 	LastLines  = 10
 	lineLength = 400
 )
 
-// PlacesOf are the paths that answers name.
+// PlacesOf returns the paths that answers of `why` refer to.
 func PlacesOf(cfg *config.Loaded) why.Places {
 	p := why.Places{Applied: filepath.Join(cfg.RootDirectory, "applied"), Manifests: cfg.StaticPodPath, Logins: cfg.RegistryConfig, Endpoint: cfg.ContainerRuntimeEndpoint}
 	if n := len(cfg.Files); n > 0 {
@@ -150,14 +151,14 @@ func PlacesOf(cfg *config.Loaded) why.Places {
 	return p
 }
 
-// MayMean says that a name may be that of a pod or of what it was made for. Of others an answer says no more than what
-// they are called and where they are written.
+// MayMean reports whether name may refer to the pod or to the object for which it was created. For other pods, an answer contains only
+// their names and files.
 func MayMean(pod *corev1.Pod, namespace, name string) bool {
 	owned := func(o metav1.OwnerReference) bool { return o.Name == name }
 	return pod.Namespace == namespace && (pod.Name == name || slices.ContainsFunc(pod.OwnerReferences, owned))
 }
 
-// BareContainerID is an id without the name of its runtime; empty: there is none yet.
+// BareContainerID returns a container ID without the prefix of its runtime; empty if there is no container yet.
 func BareContainerID(id string) string {
 	_, bare, _ := strings.Cut(id, "://")
 	return bare
@@ -176,7 +177,7 @@ func SplitLines(text string) []string {
 	return all
 }
 
-// NamesInRefused looks into the files that were refused for the names of their documents.
+// NamesInRefused returns the names of the documents in refused files.
 func NamesInRefused(inputs []model.Input) []why.Object {
 	var all []why.Object
 	for _, in := range inputs {

@@ -1,6 +1,6 @@
-// Package setup installs monopod as a service of this machine, and removes it with all that it left.
+// Package setup installs monopod as a service of this machine, and uninstalls it with everything it has created.
 //
-// It must not change what it did not make. It has no goroutines.
+// It must not change files that monopod did not create. It has no goroutines.
 package setup
 
 import (
@@ -105,7 +105,7 @@ func (p Commands) install(ctx context.Context, cfg *config.Loaded, o *installOpt
 	return h.Systemctl(ctx, "restart", systemd.UnitName)
 }
 
-// place brings the program that runs to a path, if it can do without others beside it, and returns where it is then.
+// place copies the running program to a path, if it works without other files beside it, and returns the path of the program to use.
 func (p Commands) place(path string) (string, error) {
 	exe, whole, err := p.Host.Self()
 	if err != nil || !whole {
@@ -125,10 +125,10 @@ func (p Commands) place(path string) (string, error) {
 	return path, copyProgram(exe, path)
 }
 
-// tempProgram begins the names of copies that are not complete.
+// tempProgram is the prefix of incomplete copies.
 const tempProgram = ".monopod-"
 
-// copyProgram replaces a program as a whole: it may be running.
+// copyProgram replaces a program atomically, because it may be running.
 func copyProgram(from, to string) (err error) {
 	in, err := os.Open(from)
 	if err != nil {

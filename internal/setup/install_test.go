@@ -42,7 +42,7 @@ func TestWhatIsConfiguredThroughALinkStaysWhenADirectoryIsRemoved(t *testing.T) 
 			t.Fatal(err)
 		}
 	}
-	// The root directory is a link, a preload directory in it is known by another one, and a link in it leads out of it.
+	// The root directory is a symbolic link; a preload directory in it is configured through another link, and a link in it points outside.
 	if err := removeDirectory(filepath.Join(dir, "link"), []string{"", filepath.Join(dir, "preload"), filepath.Join(dir, "link", "seccomp")}); err != nil {
 		t.Fatal(err)
 	}

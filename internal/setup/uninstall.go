@@ -112,7 +112,7 @@ func (p Commands) uninstall(ctx context.Context, cfg *config.Loaded, o *uninstal
 	return nil
 }
 
-// agreed says what is about to be done, and asks.
+// agreed prints what will be removed and asks for confirmation.
 func (p Commands) agreed(cfg *config.Loaded, o *uninstallOptions) (bool, error) {
 	data := "the images, volumes and all else in " + cfg.RootDirectory
 	if o.keepData {
@@ -134,7 +134,7 @@ func (p Commands) agreed(cfg *config.Loaded, o *uninstallOptions) (bool, error) 
 	return false, nil
 }
 
-// takeFromDaemon takes the locks, after it has told a daemon that holds them to end.
+// takeFromDaemon takes the locks. A daemon that holds them is asked to exit first.
 func (p Commands) takeFromDaemon(ctx context.Context, cfg *config.Loaded) (dirlock.Locks, error) {
 	asked := 0
 	for deadline := time.Now().Add(run.KeeperEnd); ; pause.For(ctx, daemon.PollInterval/4) {
@@ -157,7 +157,7 @@ func (p Commands) takeFromDaemon(ctx context.Context, cfg *config.Loaded) (dirlo
 	}
 }
 
-// lockHolder is the process that a directory's lock file names, if somebody holds it.
+// lockHolder returns the process that holds the lock file of a directory; 0 if it is unlocked.
 func lockHolder(dir string) int {
 	b, err := os.ReadFile(filepath.Join(dir, dirlock.LockName))
 	pid, bad := strconv.Atoi(strings.TrimSpace(string(b)))
@@ -183,7 +183,7 @@ func (p Commands) removeRuns(ctx context.Context, cfg *config.Loaded) error {
 	return run.NewCommands(p.Program).DropRuns(ctx, cfg)
 }
 
-// removeWorkloads removes all pods, then what they were run with.
+// removeWorkloads removes all pods, then the resources that they used.
 func (p Commands) removeWorkloads(ctx context.Context, cfg *config.Loaded, o *uninstallOptions) error {
 	log := run.NewCommands(p.Program).CommandLog(cfg)
 	if err := p.removePods(ctx, cfg, log); err != nil {
@@ -197,7 +197,7 @@ func (p Commands) removeWorkloads(ctx context.Context, cfg *config.Loaded, o *un
 	})
 }
 
-// removePods removes all pods as if nobody wanted them any more, and waits until they are gone. The locks must be held.
+// removePods removes all pods as if their manifests were gone, and waits until the removal is complete. The caller must hold the locks.
 func (p Commands) removePods(ctx context.Context, cfg *config.Loaded, log *slog.Logger) error {
 	m := p.Machine
 	broken, failures := make(chan error, 1), 0
@@ -251,7 +251,7 @@ func (p Commands) untilGone(ctx context.Context, d *daemon.Daemon, broken <-chan
 	return nil
 }
 
-// removeService removes what `install` has written.
+// removeService removes the files that `install` wrote.
 func (p Commands) removeService(ctx context.Context, unit string) error {
 	h := &p.Host
 	reload, err := systemd.RemoveDropIns(h.Logind...)
@@ -281,20 +281,20 @@ func (p Commands) removeService(ctx context.Context, unit string) error {
 	return h.Systemctl(ctx, "daemon-reload")
 }
 
-// sameFile says that two paths have the same content: that of one program.
+// sameFile reports whether both paths are copies of the same program.
 func sameFile(a, b string) bool {
 	x, errX := os.ReadFile(a)
 	y, errY := os.ReadFile(b)
 	return errX == nil && errY == nil && bytes.Equal(x, y)
 }
 
-// kept are the files and directories of somebody that may be in one of monopod's.
+// kept returns files and directories of the user that may be inside directories of monopod.
 func kept(cfg *config.Loaded) []string {
 	return slices.Concat([]string{cfg.RegistryConfig, cfg.SeccompProfileRoot, cfg.StaticPodPath}, cfg.PreloadDirectories, cfg.Files)
 }
 
-// removeDirectory removes a directory of monopod, but not what is to be kept, and nothing at all while other file systems
-// are mounted in it. One that is a mount point itself is emptied.
+// removeDirectory removes a directory of monopod, except the paths in keep. It removes nothing while other file systems are mounted below
+// it. A directory that is a mount point itself is emptied instead.
 func removeDirectory(dir string, keep []string) error {
 	mounts, err := mountsBelow(dir)
 	if err != nil {
@@ -319,7 +319,7 @@ func removeDirectory(dir string, keep []string) error {
 	return nil
 }
 
-// places are where paths lead to, with the links that they end in.
+// places returns the paths with their symbolic links resolved, together with the links themselves.
 func places(paths []string) []string {
 	var all []string
 	for _, path := range paths {
@@ -355,7 +355,7 @@ func removeBelow(dir string, keep []string) error {
 	return err
 }
 
-// mountsBelow are the mount points below a directory.
+// mountsBelow returns the mount points below a directory.
 func mountsBelow(dir string) ([]string, error) {
 	if resolved, err := filepath.EvalSymlinks(dir); err == nil {
 		dir = resolved
@@ -375,7 +375,7 @@ func mountsBelow(dir string) ([]string, error) {
 	return below, nil
 }
 
-// unescape is a path of mountinfo without its octal escapes.
+// unescape decodes the octal escapes of a path in mountinfo.
 func unescape(s string) string {
 	return strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`).Replace(s)
 }

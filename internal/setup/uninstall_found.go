@@ -20,20 +20,20 @@ import (
 
 // found is what an instance has on this machine before it is uninstalled.
 type found struct {
-	// unit is the text of its unit; empty: it has none.
+	// unit is the content of the unit file; empty if the instance has none.
 	unit string
-	// other says that there is a unit of another instance, which stays with what belongs to it.
+	// other means that the unit belongs to another instance; it is kept with everything that belongs to it.
 	other bool
-	// ran says that a runtime may have been open with this configuration: only then one is opened to remove pods and the network.
+	// ran means that a runtime may have been open with this configuration. Only then is one opened to remove pods and the network.
 	ran bool
-	// stored says that there is a directory of it, or of its runs.
+	// stored means that the instance, or one of its runs, has a directory.
 	stored bool
 }
 
-// nothing says that there is nothing to uninstall.
+// nothing reports whether there is nothing to uninstall.
 func (f found) nothing() bool { return f.unit == "" && !f.ran && !f.stored }
 
-// find looks at the machine and changes nothing.
+// find inspects the machine without changing it.
 func (p Commands) find(cfg *config.Loaded) (found, error) {
 	f := found{
 		ran:    Exists(cfg.StateDirectory) || Exists(filepath.Join(cfg.RootDirectory, "containerd")) || cfg.ContainerRuntimeEndpoint != "",
@@ -59,7 +59,8 @@ func Exists(path string) bool {
 	return err == nil
 }
 
-// ownDirectories are those to be removed when they are empty: that for manifests and, of the instance without a file of its own, that of the default one.
+// ownDirectories are removed if they are empty: the directory for manifests and, for an instance without a configuration file of its own,
+// that of the default file.
 func ownDirectories(cfg *config.Loaded) []string {
 	dirs := []string{cfg.StaticPodPath}
 	if len(cfg.Files) == 0 || cfg.Files[0] == config.DefaultFile {
@@ -68,7 +69,7 @@ func ownDirectories(cfg *config.Loaded) []string {
 	return slices.DeleteFunc(dirs, func(dir string) bool { return dir == "" })
 }
 
-// stopService stops and disables a unit, unless there is none.
+// stopService stops and disables a unit, if it exists.
 func (p Commands) stopService(ctx context.Context, unit string) error {
 	if unit == "" {
 		return nil
@@ -76,13 +77,13 @@ func (p Commands) stopService(ctx context.Context, unit string) error {
 	return p.Host.Systemctl(ctx, "disable", "--now", systemd.UnitName)
 }
 
-// sayNothingFound says where was looked in vain.
+// sayNothingFound prints where uninstall has looked.
 func (p Commands) sayNothingFound(cfg *config.Loaded) {
 	p.Out().Printf("monopod is not installed here: there is no service, no %s and no %s\n", cfg.RootDirectory, cfg.StateDirectory)
 }
 
-// withdrawPrograms removes what this program was unpacked with, which may be elsewhere than rootDirectory, and the file by which runs
-// keep subnets apart, unless others need them.
+// withdrawPrograms removes the directory into which this program was unpacked, which may be outside rootDirectory, and the file with which
+// runs reserve subnets, unless other instances need them.
 func (p Commands) withdrawPrograms(cfg *config.Loaded, o *uninstallOptions) error {
 	if at := p.Host.Unpacked(); !o.keepData || !strings.HasPrefix(at, cfg.RootDirectory+"/") {
 		if err := bundle.Withdraw(at, "/proc"); err != nil {
@@ -92,7 +93,7 @@ func (p Commands) withdrawPrograms(cfg *config.Loaded, o *uninstallOptions) erro
 	return removeUnlocked(p.Machine.Runs.SubnetLocks)
 }
 
-// removeUnlocked removes a file of locks that nobody holds.
+// removeUnlocked removes a lock file unless a process holds it.
 func removeUnlocked(path string) error {
 	f, err := os.OpenFile(path, os.O_RDWR, 0)
 	if err != nil {

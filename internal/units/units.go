@@ -1,6 +1,6 @@
-// Package units prints amounts of memory, bytes, time and processors.
+// Package units formats amounts of memory, bytes, time and CPU for humans.
 //
-// It must not know where they come from. It has no goroutines.
+// It must not depend on the types that the values come from. It has no goroutines.
 package units
 
 import (
@@ -12,7 +12,7 @@ import (
 	"monopod/node/budget"
 )
 
-// Budget says what limits there are.
+// Budget formats limits of monopod itself.
 func Budget(l budget.Limits) string {
 	memory, cpu := "all the memory", "all processors"
 	if l.Memory > 0 {
@@ -24,7 +24,7 @@ func Budget(l budget.Limits) string {
 	return memory + " and " + cpu
 }
 
-// Ago is how long ago something was; a time that has not come yet is that of a clock that was wrong.
+// Ago formats how long ago t was. A time in the future counts as now, because the clock was probably wrong.
 func Ago(t, now time.Time) string {
 	if t.IsZero() || t.After(now.Add(time.Second)) {
 		return "<unknown>"
@@ -32,7 +32,7 @@ func Ago(t, now time.Time) string {
 	return duration.HumanDuration(max(now.Sub(t), 0))
 }
 
-// Bytes is a number of bytes for people.
+// Bytes formats a number of bytes.
 func Bytes(n int64) string {
 	const unit = 1000
 	if n < unit {
@@ -46,7 +46,7 @@ func Bytes(n int64) string {
 	return fmt.Sprintf("%.1f %cB", v, "kMGTP"[at])
 }
 
-// Progress says how far a pull is.
+// Progress formats the progress of an image pull.
 func Progress(done, total int64) string {
 	if total <= 0 {
 		return "asking the registry"

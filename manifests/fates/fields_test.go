@@ -160,11 +160,11 @@ Generated from manifests/fates/fates.go; do not edit (` + "`go test ./manifests/
 
 - **enforced**: the field does what Kubernetes says it does. For each of them a test runs a real container with the field
   and, in most cases, one without it, which must show the difference (e2e/fields).
-- **harmless**: accepted, and without effect on one machine for the reason given.
+- **harmless**: accepted, without effect on one machine, for the given reason.
 - **refused**: a manifest that sets the field is refused, with file, line and what to do. The note names the release that
-  plans the field, or says why there will be none.
+  that will support the field, or the reason why none will.
 
-Where nothing is said of a field of ` + "`spec.initContainers[]`" + `, what is said of the same field of ` + "`spec.containers[]`" + ` holds.
+A field of ` + "`spec.initContainers[]`" + ` that is not listed has the fate of the same field of ` + "`spec.containers[]`" + `.
 
 ` + "`[]`" + ` stands for any element of a list, ` + "`{}`" + ` for any key of a map that has no line of its own. Fields that a manifest does
 not set are never refused, nor are those it sets to their zero value.

@@ -25,7 +25,7 @@ func TestRefusals(t *testing.T) {
 		{
 			name: "a pod that is being deleted",
 			pod:  "metadata: {name: p, deletionTimestamp: 2024-01-01T00:00:00Z}\n",
-			want: []string{"metadata.deletionTimestamp: " + never + "it says that the pod is going away; remove the field to run the pod, or the document to stop it"},
+			want: []string{"metadata.deletionTimestamp: " + never + "it means that the pod is being deleted; remove the field to run the pod, or the document to stop it"},
 		},
 		{
 			name: "a generated name",
