@@ -345,8 +345,8 @@ func TestThreeHundredRewritesDuringTheTerminationEndInTheLastSpec(t *testing.T) 
 	}
 }
 
-// The agent is killed at any moment of an apply of many objects: all of them are as before or as after it, and as after it
-// when the client was told so.
+// The agent is killed at a random moment while it applies many objects: all of them are in the state before or after the apply, and in the
+// state after it if the client got a success.
 func TestKillNineDuringAnApplyLeavesAllOldOrAllNew(t *testing.T) {
 	in := newInstance(t)
 	in.start()

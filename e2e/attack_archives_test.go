@@ -247,7 +247,7 @@ func leastFree(t *testing.T, dir string) func() int64 {
 	return func() int64 { defer stop(); return <-seen }
 }
 
-// hostileArchive is one with what is said of it: that it was imported, or why not.
+// hostileArchive is an archive with the expected message: that it was imported, or why not.
 type hostileArchive struct {
 	name, want string
 	data       []byte
@@ -360,7 +360,7 @@ func (a *attacked) hostilePaths() map[string]func(path string) error {
 	}
 }
 
-// newOnDisk is an attacked instance with a small disk of its own, of which pods are evicted when it is full.
+// newOnDisk is an attacked instance with a small disk of its own; pods are evicted when that is full.
 func newOnDisk(t *testing.T) (a *attacked, root string) {
 	t.Helper()
 	root = filepath.Join(t.TempDir(), "root")

@@ -130,7 +130,7 @@ func TestAttackNames(t *testing.T) {
 	})
 }
 
-// TestAttackClients: whatever a client of the API sends, and however many there are, costs no more memory than the agent may take.
+// TestAttackClients: whatever clients of the API send, and however many there are, the agent stays within its memory limit.
 func TestAttackClients(t *testing.T) {
 	a := newAttacked(t)
 	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {

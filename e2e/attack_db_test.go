@@ -69,7 +69,7 @@ func databaseDamages() []damageOf {
 		{"leaves of garbage", false, true, pagesOf(2, garbage)},
 		{"branches of garbage", false, false, pagesOf(1, garbage)},
 		{"a free list of garbage", false, false, pagesOf(16, garbage)},
-		// Without a copy of the last transaction, bbolt goes on from the one before by itself, and nothing is reported.
+		// Without a copy of the last transaction, bbolt continues from the previous one by itself and reports nothing.
 		{"the first meta page", false, false, onePage(0)},
 		{"the second meta page", false, false, onePage(1)},
 		{"truncated", false, true, func(p string) error { return os.Truncate(p, 3*4096+100) }},

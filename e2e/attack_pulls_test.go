@@ -46,8 +46,8 @@ func hostilePulls(t *testing.T) []hostilePull {
 	}
 }
 
-// TestAttackPulls: an image of a registry that expands to more than the disk has, or takes memory, is refused with the reason. The agent
-// takes no more memory than it may, what was unpacked is removed, and no pod is evicted.
+// TestAttackPulls: an image of a registry that expands to more than the disk holds, or needs too much memory, is refused with the reason.
+// The agent stays within its memory limit, unpacked data is removed, and no pod is evicted.
 func TestAttackPulls(t *testing.T) {
 	a, root := newOnDisk(t)
 	registry := testimages.Registry(t)

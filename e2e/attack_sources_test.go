@@ -19,7 +19,7 @@ type zeros struct{}
 
 func (zeros) Read(b []byte) (int, error) { clear(b); return len(b), nil }
 
-// hostileAnswers are what servers can send, with what is said of each.
+// hostileAnswers are answers of servers, with the expected messages.
 func hostileAnswers() []struct {
 	name, want string
 	state      model.InputState
@@ -67,7 +67,7 @@ func (a *attacked) reported(source string, state model.InputState, want string) 
 	})
 }
 
-// TestAttackSources: whatever a server sends costs no more memory than an answer may have, and nothing that runs.
+// TestAttackSources: whatever a server sends needs at most the memory of a maximum answer, and running pods are not affected.
 func TestAttackSources(t *testing.T) {
 	site := newSite(t)
 	ca := filepath.Join(t.TempDir(), "ca.pem")

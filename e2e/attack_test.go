@@ -62,7 +62,7 @@ func (a *attacked) forget() {
 	}
 }
 
-// survives attacks and then checks that the agent answers, took no more memory than it may, and left the good pod alone.
+// survives attacks and then checks that the agent answers, stayed within its memory limit, and left the good pod alone.
 func (a *attacked) survives(name string, attack func()) {
 	a.t.Helper()
 	a.forget()
@@ -116,7 +116,7 @@ func growing() string {
 	return `,"env":[` + strings.Join(env, ",") + `]`
 }
 
-// hostileManifests are small documents that stand for much, and large ones, with what is said of each.
+// hostileManifests are small documents that expand to much data, and large ones, with the expected messages.
 func hostileManifests() []struct{ name, text, want string } {
 	laughs := "a0: &a0 [x, x, x, x, x, x, x, x]\n"
 	for i := range 12 {

@@ -203,8 +203,8 @@ func (c *chaos) accept(p *chaosPod, d definition) {
 	c.write(p.file, c.text(p, d))
 }
 
-// spoil writes something that must not run over a pod's manifest. It may do so once between two quiescences
-// and only as the first edit: else nobody could say which definition was the last good one.
+// spoil replaces a pod's manifest by one that must not run. It may do so once between two quiescences and only as the first edit; otherwise
+// the last good definition would be ambiguous.
 func (c *chaos) spoil(p *chaosPod) string {
 	if p.edited {
 		return ""

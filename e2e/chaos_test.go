@@ -33,12 +33,13 @@ type chaos struct {
 	done  map[string]int
 	// spare keeps the agent from being killed or restarted.
 	spare bool
-	// more are further kinds of trouble; ends ends what of it goes on, before it can be quiet.
+	// more are additional kinds of trouble; ends stops their lasting effects before a quiescence.
 	more []kind
 	ends func()
 }
 
-// kind is a kind of trouble: how often it is made, compared with others, and what makes it. That says what it was; empty: nothing.
+// kind is a kind of trouble: its relative frequency, and a function that causes it and describes it; an empty description means that
+// nothing was done.
 type kind struct {
 	weight int
 	name   string

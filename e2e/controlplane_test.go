@@ -465,8 +465,8 @@ func TestControlPlaneScriptsSayWhatIsWrong(t *testing.T) {
 	}
 }
 
-// fakes has the scripts talk to a monopod that does all it is told, but when it is asked for the pod etcd is silent as often as the
-// variable SILENT says, and then prints the variable ANSWER. All components are well.
+// fakes lets the scripts run a fake monopod that accepts every command. When asked for the pod etcd, it fails as often as the variable
+// SILENT defines, and then prints the variable ANSWER. All components are healthy.
 func (p *plane) fakes() {
 	p.t.Helper()
 	dir := filepath.Join(p.dir, "fakes")
@@ -488,7 +488,7 @@ echo "$ANSWER"
 	p.env = append(p.env, "MONOPOD=monopod", "PATH="+dir+":"+os.Getenv("PATH"))
 }
 
-// TestControlPlaneWaitsForAnswers: an upgrade has come out well only if the daemon says so, and is not waited for without end.
+// TestControlPlaneWaitsForAnswers: an upgrade succeeds only if the daemon reports it, and there is a timeout.
 func TestControlPlaneWaitsForAnswers(t *testing.T) {
 	p := newPlane(t)
 	p.fakes()
@@ -511,7 +511,7 @@ func TestControlPlaneWaitsForAnswers(t *testing.T) {
 	}
 }
 
-// TestControlPlanePurgeTakesItsOwn: what was there before the scripts, or has replaced what they made, is not theirs to remove.
+// TestControlPlanePurgeTakesItsOwn: files that existed before the scripts ran, or replaced those of the scripts, are not removed.
 func TestControlPlanePurgeTakesItsOwn(t *testing.T) {
 	p := newPlane(t)
 	p.fakes()
@@ -566,7 +566,7 @@ func planeNetwork(t *testing.T) []string {
 	return []string{"nsenter", "--net=/run/netns/" + name}
 }
 
-// programs makes a directory with stand-ins for the programs of a version. Of those that are unwell is said so.
+// programs creates a directory with stand-ins for the programs of a version; those in unwell report that they are unhealthy.
 func (p *plane) programs(dir, version, unwell string) {
 	p.t.Helper()
 	standin, err := os.ReadFile(filepath.Join(binaries(p.t), "standin"))

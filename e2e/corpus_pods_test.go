@@ -181,7 +181,8 @@ func oneLine(message string) string {
 // fate is what becomes of a pod when its images are replaced by programs that do what theirs would.
 type fate struct {
 	phase corev1.PodPhase
-	// reason is that of the pod, or that of a container that waits, or several of which one must be; empty: all are ready, or have ended.
+	// reason is that of the pod, or that of a waiting container; if there are several, one of them must match. Empty: all containers are
+	// ready, or have exited.
 	reason string
 	// why is what the pod is expected to be so for.
 	why string

@@ -122,8 +122,8 @@ type actor struct {
 	served map[int32]bool
 }
 
-// actAs returns the pod with everything replaced that is not there: images, commands, paths and ports of the machine.
-// What it asks of the node and how it is to be run stays as it is; probes only ask more often.
+// actAs returns the pod with everything replaced that does not exist here: images, commands, paths and ports of the machine. Its
+// requirements of the node and its policies are unchanged, except that probes run more often.
 func (m *machine) actAs(b *borrowed, f fate, namespace string) *corev1.Pod {
 	m.t.Helper()
 	pod := b.pod.Object.DeepCopy()

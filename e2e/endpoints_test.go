@@ -74,8 +74,8 @@ func (in *instance) curl(path string) string {
 	return string(out)
 }
 
-// TestEndpointsTellWhatIsUsed compares what is told with what the kernel says of the processes, and runs the examples of
-// the docs for TCP, with certificates.
+// TestEndpointsTellWhatIsUsed compares the reported usage with what the kernel reports for the processes, and runs the examples of the docs
+// for TCP, with certificates.
 func TestEndpointsTellWhatIsUsed(t *testing.T) {
 	t.Parallel()
 	host := "127.95." + strconv.Itoa(os.Getpid()/250%250) + "." + strconv.Itoa(1+os.Getpid()%250)

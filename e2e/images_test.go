@@ -136,7 +136,7 @@ echo '{"apiVersion": "credentialprovider.kubelet.k8s.io/v1", "kind": "Credential
 	}
 }
 
-// pullsFromPrivate: the authority of a registry is in certs.d, and is looked for at each pull; the login is that of a plug-in.
+// pullsFromPrivate: the CA certificate of a registry is in certs.d and is read at each pull; the credentials come from a plug-in.
 func (in *instance) pullsFromPrivate(t *testing.T, reg *privateRegistry) {
 	if _, err := in.run("pull", reg.address+"/app:1"); err == nil || !strings.Contains(err.Error(), "ErrImagePull") {
 		t.Errorf("without its authority: %v", err)

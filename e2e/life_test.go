@@ -49,8 +49,8 @@ func serviceManager(t *testing.T) (told func(prefix string) string) {
 	}
 }
 
-// TestLifeOfAMachine: a service manager hears of monopod, and nobody that monopod starts hears of that; a drain stops pods
-// by priority, over a restart, and they go on where they were; at the end everything is taken back.
+// TestLifeOfAMachine: the service manager is notified by monopod, but not by processes that monopod starts. A drain stops pods by priority,
+// survives a restart, and uncordoning resumes them. Finally everything is uninstalled.
 func TestLifeOfAMachine(t *testing.T) {
 	in := newInstance(t)
 	told := serviceManager(t)

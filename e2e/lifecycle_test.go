@@ -39,7 +39,7 @@ func (d *diary) words() []string {
 	return strings.Fields(string(b))
 }
 
-// wait returns when the diary says exactly that; words with a + between them are said in any order.
+// wait returns when the diary contains exactly these words; the order of words joined by + does not matter.
 func (d *diary) wait(want string) {
 	d.in.t.Helper()
 	d.in.eventually("the diary says "+want, func() error {
@@ -86,7 +86,7 @@ func (d *diary) writer(name, script string, more ...string) string {
 	return strings.Join(lines, "\n") + "\n"
 }
 
-// server is a script that says its name when it starts and when it is told to stop.
+// server is a script that writes its name when it starts and when it receives a signal to stop.
 func server(name string) string {
 	return fmt.Sprintf("trap 'say %s-ends; exit 0' TERM; say %s; while :; do sleep 3600 & wait $!; done", name, name)
 }

@@ -103,7 +103,7 @@ func TestALoudContainersLogsRotate(t *testing.T) {
 	})
 }
 
-// allLogsStayBelow has more pods write than all logs together may have: the oldest files go, and nobody is stopped.
+// allLogsStayBelow has several pods write more than the limit for all logs: the oldest files are removed, and no container is blocked.
 func (in *instance) allLogsStayBelow(limit int64) func(*testing.T) {
 	return func(t *testing.T) {
 		const others, lines = 5, 4000 // some 90 kB are kept of each by its own limits

@@ -145,7 +145,7 @@ func TestPodsFindEachOtherByName(t *testing.T) {
 	in.gone("web")
 	in.asks("ClusterFirst", "default", "nslookup -type=a web.default.svc.cluster.local | grep -q NXDOMAIN && echo gone", "gone")
 
-	// The agent comes back, and with it the names; what runs was told to ask there all along.
+	// The agent starts again, and with it the name server; running pods still use it.
 	in.kill9()
 	in.start()
 	in.asks("ClusterFirst", "default", "wget -qO- http://primary.dbs:8080", "primary")

@@ -55,8 +55,8 @@ func (in *instance) shell(command string) {
 	}
 }
 
-// TestTheNetworkOfRunningPodsIsRepaired: also when it was damaged while the agent was away. No container is restarted, the pod keeps
-// its address, and its events tell of it.
+// TestTheNetworkOfRunningPodsIsRepaired, also if it was damaged while the agent was down. No container is restarted, the pod keeps its
+// address, and an event reports the repair.
 func TestTheNetworkOfRunningPodsIsRepaired(t *testing.T) {
 	in := newInstance(t)
 	in.start()
@@ -91,8 +91,8 @@ func TestTheNetworkOfRunningPodsIsRepaired(t *testing.T) {
 	}
 }
 
-// TestAHostPortOfAnotherMonopodOrProcessIsRefused: the second pod waits, says who has the port, and gets it when it is free; also
-// when the monopod of the first one was killed and never came back.
+// TestAHostPortOfAnotherMonopodOrProcessIsRefused: the second pod waits, reports which process has the port, and starts when the port is
+// free, even if the monopod of the first one was killed and never came back.
 func TestAHostPortOfAnotherMonopodOrProcessIsRefused(t *testing.T) {
 	one, two := newInstance(t), newInstance(t)
 	one.start()

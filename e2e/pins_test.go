@@ -18,7 +18,7 @@ import (
 	"monopod/node"
 )
 
-// bring makes an edition what a tag stands for, as somebody does who replaces a preloaded archive, and returns its digest.
+// bring changes the image of a tag to an edition, like replacing a preloaded archive, and returns its digest.
 func (in *instance) bring(tag, edition string) string {
 	in.t.Helper()
 	img := testimages.Busybox(in.t, func(c *v1.Config) { c.Env = append(c.Env, "EDITION="+edition) })

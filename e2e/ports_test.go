@@ -18,8 +18,8 @@ import (
 	"monopod/internal/cause"
 )
 
-// onPort is a pod whose container serves the word on a port of the machine itself, and gives it up a while after it was told to.
-// The diary says so, and when the port could not be had.
+// onPort is a pod whose container serves the word on a host port, and releases it some time after SIGTERM. It writes this to the diary, and
+// also if the port is in use.
 func (d *diary) onPort(name, namespace, container, word string, port int32) string {
 	script := fmt.Sprintf("trap 'sleep 0.5; kill $!; say %[1]s-ends; exit 0' TERM; say %[1]s; mkdir -p /tmp/w; echo %[1]s > /tmp/w/index.html; httpd -f -p 127.0.0.1:%[2]d -h /tmp/w & wait $!; say %[1]s-failed; exit 1", word, port)
 	text := d.pod(name, "", d.writer(container, script, fmt.Sprintf("    ports: [{containerPort: %d}]", port)), "  hostNetwork: true")

@@ -21,7 +21,8 @@ import (
 	"monopod/node/capacity"
 )
 
-// hog is a pod that writes so many MiB to a volume, of memory or on disk, when it is told to, but only once: not when it comes back.
+// hog is a pod that writes so many MiB to a volume, in memory or on disk, when triggered, but only once: not after it was evicted and
+// started again.
 func hog(name, host, medium string, mib int, more string) string {
 	return fmt.Sprintf(`apiVersion: v1
 kind: Pod
@@ -109,7 +110,7 @@ func (in *strained) waits(name, reason string) corev1.Pod {
 	return in.pod(name, "waits with "+reason, func(p corev1.Pod) bool { return p.Status.Phase == corev1.PodPending && p.Status.Reason == reason })
 }
 
-// TestPressure: what the machine has too little of is given back, by what nobody needs first, then by pods, and these come back.
+// TestPressure: under pressure, unused images and dead containers are removed first, then pods are evicted, which start again later.
 func TestPressure(t *testing.T) {
 	t.Parallel()
 	in := newStrained(t)

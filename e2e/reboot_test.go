@@ -17,8 +17,8 @@ import (
 	"monopod/node/budget"
 )
 
-// rebooting returns an instance whose files outlive a reboot of the machine, and says whether that has been: the tests
-// that use it are run twice by .ci/vm -reboot, with a reboot between; one of them has a third boot to itself.
+// rebooting returns an instance whose files survive a reboot of the machine, and whether that has happened: .ci/vm -reboot runs the tests
+// that use it twice, with a reboot between; one of them uses a third boot.
 func rebooting(t *testing.T, extra ...string) (in *instance, again bool) {
 	t.Helper()
 	boot := os.Getenv("MONOPOD_E2E_BOOT")

@@ -144,7 +144,7 @@ func TestResourcesAreChangedWhileThePodRuns(t *testing.T) {
 	})
 }
 
-// TestResourcesInUseAreNotTakenAway lowers memory below what is used: nothing is killed, the status says why.
+// TestResourcesInUseAreNotTakenAway lowers a memory limit below current usage: nothing is killed, and the status shows why.
 func TestResourcesInUseAreNotTakenAway(t *testing.T) {
 	in := newInstance(t)
 	in.start()

@@ -409,7 +409,7 @@ func TestUpsAtTheSameTimeDoNotMeet(t *testing.T) {
 	r.nothing("after all")
 }
 
-// TestRunsDoNotShareAHostPort: the second of two runs reached the pods of the first, and nobody said so.
+// TestRunsDoNotShareAHostPort is a regression test: the second of two runs silently reached the pods of the first.
 func TestRunsDoNotShareAHostPort(t *testing.T) {
 	r := newRuns(t)
 	port := ports.Take(t)

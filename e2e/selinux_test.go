@@ -12,8 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestSELinux: processes, root file system and volumes of a container have the labels that it asks for, those of others
-// have none.
+// TestSELinux: processes, root file system and volumes of a container have the requested labels; containers without labels have none.
 func TestSELinux(t *testing.T) {
 	if _, err := os.Stat("/sys/fs/selinux/policyvers"); err != nil {
 		t.Skip("needs a kernel with SELinux; .ci/vm -selinux runs this")

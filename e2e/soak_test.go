@@ -48,10 +48,10 @@ const (
 	moreGoroutines = 3
 )
 
-// TestSoak has pods churn while containers, shims, containerd and the agent are killed, the disk is full now and then,
-// and the registry and the API server are away, slow or silent. At the end what is desired runs, and the API server says so too,
-// nothing is left behind, and the agent takes no more than at its start.
-// MONOPOD_SOAK=30m is how long, with a hundred pods and without the race detector; MONOPOD_CHAOS_SEED=n repeats a run.
+// TestSoak has pods churn while containers, shims, containerd and the agent are killed, the disk is full now and then, and the registry and
+// the API server are unreachable, slow or silent. After the last round, the desired pods run and the API server shows them, nothing is left
+// behind, and the agent uses no more resources than after startup. MONOPOD_SOAK=30m sets the duration, with a hundred pods and without the
+// race detector; MONOPOD_CHAOS_SEED=n repeats a run.
 func TestSoak(t *testing.T) {
 	pods, long := 16, os.Getenv("MONOPOD_SOAK") != ""
 	if long {
@@ -282,7 +282,7 @@ func (s *soak) nothingLeft() {
 	_ = s.containerd.cmd.Process.Signal(syscall.SIGTERM)
 	_ = s.containerd.cmd.Wait()
 	s.containerd.dead = true
-	// What an agent was at work on that was killed keeps its lease until that expires, as do pulls that can go on: two images and no more.
+	// Work that a killed agent left unfinished keeps its lease until that expires, as do pulls that can be resumed: at most two images.
 	if n := recordsAt(s.t, filepath.Join(s.disk, "containerd")); n["containers"]+n["sandboxes"] != 0 || n["leases"] > 2 || n["snapshots"] > 2 {
 		s.t.Errorf("records left in containerd: %v", n)
 	}

@@ -64,8 +64,8 @@ spec:
 `, name, image, host, n)
 }
 
-// TestStalls: the agent itself looks every five minutes only. That it hears of pressure at once is due to the kernel, which says that
-// a program waits for memory (PSI). There is a hard threshold of the memory of all pods, and a soft one of processes.
+// TestStalls: the agent itself checks only every five minutes. It learns of pressure immediately because the kernel reports that programs
+// wait for memory (PSI). There is a hard threshold for the memory of all pods, and a soft one for processes.
 func TestStalls(t *testing.T) {
 	if !cgroupV2() {
 		t.Skip("needs cgroup v2, where one program can be made to wait for memory without harm: .ci/vm has it")

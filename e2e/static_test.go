@@ -284,7 +284,7 @@ func TestARestartOfTheAgentChangesNoStatus(t *testing.T) {
 	}
 }
 
-// TestRemovalsAndEditsHonorTheGracePeriod has a pod that is removed and one that is edited, both of which do not listen.
+// TestRemovalsAndEditsHonorTheGracePeriod removes one pod and edits another; both ignore SIGTERM.
 func TestRemovalsAndEditsHonorTheGracePeriod(t *testing.T) {
 	in := newInstance(t)
 	in.start()
@@ -327,8 +327,8 @@ func TestRemovalsAndEditsHonorTheGracePeriod(t *testing.T) {
 	}
 }
 
-// TestTerminationsGoOnWhenContainerdIsBack has containerd die while pods end: one of them ends while it is away, the grace period
-// of another one passes meanwhile, and a third one goes on ending afterwards.
+// TestTerminationsGoOnWhenContainerdIsBack kills containerd while pods are terminating: one exits while containerd is down, the grace
+// period of another one expires meanwhile, and a third one continues to terminate afterwards.
 func TestTerminationsGoOnWhenContainerdIsBack(t *testing.T) {
 	c := startContainerd(t)
 	in := newInstance(t, "containerRuntimeEndpoint: unix://"+c.socket)

@@ -65,8 +65,8 @@ func TestReachingIntoPods(t *testing.T) {
 	t.Run("kill of the agent", func(t *testing.T) { testKillDuringExec(t, in) })
 }
 
-// newInstanceForUsers is one whose pods may have users of their own: in the VM /tmp is a tmpfs, of which its kernel cannot map ids,
-// and such users must be able to look for their root file systems.
+// newInstanceForUsers is an instance whose pods may have user namespaces: in the VM, /tmp is a tmpfs, which its kernel cannot id-map, and
+// the users need access to their root file systems.
 func newInstanceForUsers(t *testing.T, extra ...string) *instance {
 	t.Helper()
 	if os.Geteuid() != 0 {

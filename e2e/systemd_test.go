@@ -83,8 +83,8 @@ func (in *instance) nothingLeft() {
 	}
 }
 
-// TestSystemdService: the service tells how it is, is started again when its loops hang, and none of that touches pods. What
-// systemd does to it is not done to them.
+// TestSystemdService: the service reports its state and is restarted when its loops hang, without affecting pods. Actions of systemd on the
+// service do not affect them, either.
 func TestSystemdService(t *testing.T) {
 	in := onSystemd(t)
 	in.install()

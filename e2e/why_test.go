@@ -160,13 +160,13 @@ func standingIn(text, image string, servers ...string) string {
 	return imageLine.ReplaceAllString(text, "${1}image: "+image+"\n${1}"+command)
 }
 
-// broken is a manifest of the corpus with one fault, and how a person mends it who knows nothing but what why says.
+// broken is a manifest of the corpus with one fault, and the fix that a user would make who knows only the output of why.
 type broken struct {
 	file, pod string
 	text      func(t *testing.T, original string) string
 	// more are further files.
 	more map[string]string
-	// hint is what the message must have; fix gets its groups and returns the mended manifest, or adds files.
+	// hint must match the message; fix gets its groups and returns the fixed manifest, or adds files.
 	hint *regexp.Regexp
 	fix  func(in *instance, text string, groups []string) string
 }

@@ -42,7 +42,7 @@ type launcher struct {
 // place is a directory that versions are unpacked to.
 type place struct {
 	dir string
-	// found says that what is there may be used, but nothing put there.
+	// found means that existing programs may be used, but not replaced.
 	found bool
 }
 
@@ -111,7 +111,7 @@ func (l *launcher) command() string {
 	return ""
 }
 
-// needsHelpers says whether the command starts pods.
+// needsHelpers reports whether the command starts pods.
 func (l *launcher) needsHelpers() bool {
 	switch l.command() {
 	case "run", "once", "up":

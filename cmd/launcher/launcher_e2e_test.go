@@ -135,7 +135,7 @@ func TestADaemonMendsWhatIsDamaged(t *testing.T) {
 	if got, err := os.ReadFile(program); err != nil || !bytes.Equal(got, intact) {
 		t.Errorf("not mended (%v)", err)
 	}
-	// What a full disk, or somebody else, may leave: any command sees it.
+	// A full disk, or another program, may leave this behind: any command detects it.
 	m.check(os.Truncate(program, 1000))
 	m.works(0, where)
 	if got, err := os.ReadFile(program); err != nil || !bytes.Equal(got, intact) {

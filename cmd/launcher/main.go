@@ -1,8 +1,8 @@
-// launcher is what bin/monopod-bundle is: it carries monopod and the programs that monopod needs, compressed. It unpacks them where they are not
-// yet, once for each version, and becomes the monopod among them (exec: same process, arguments, environment and files), which finds the others
-// beside itself.
+// launcher is the program bin/monopod-bundle: it contains monopod and the programs that monopod needs, compressed. It unpacks them once per
+// version and then executes the unpacked monopod (exec: same process, arguments, environment and files), which finds the others next to
+// itself.
 //
-// It must stay small and quick, since it runs before each command: it reads no configuration and talks to nobody.
+// It must stay small and fast, because it runs before each command: it reads no configuration and uses no network.
 package main
 
 import (

@@ -44,7 +44,7 @@ type bench struct {
 	agent  *agent
 	floor  *floor
 	result map[string]float64
-	// samples are the measurements of figures, of which the medians are results: by network and figure, such as pod_start.
+	// samples are measurements by network and figure, such as pod_start. The results are their medians.
 	samples map[string][]time.Duration
 }
 

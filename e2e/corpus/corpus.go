@@ -1,5 +1,7 @@
-// Package corpus finds the manifests that nobody here wrote (../shared/corpus beside the repository) and what
-// Kubernetes says of them. For tests only; without the corpus they are skipped.
+// Package corpus finds manifests that were written outside of this project (../shared/corpus next to the repository), with the results of
+// Kubernetes for them.
+//
+// It must only be used by tests; without the corpus they are skipped.
 package corpus
 
 import (

@@ -1,7 +1,7 @@
-// Command probed is a server for tests of probes, to be run in a container. It answers on any number of ports, well as
-// long as the file named by its first argument holds "ok"; "-" is always well:
+// Command probed is a server for tests of probes, to be run in a container. It listens on any number of ports, and is healthy while the
+// file named by its first argument contains "ok"; with "-", it is always healthy:
 //
-//	probed FILE serve [KIND:PORT...]   serves until SIGTERM; kinds are http, https, tcp, grpc; with STUBBORN set it goes on
+//	probed FILE serve [KIND:PORT...]   serves until SIGTERM; kinds are http, https, tcp, grpc; with STUBBORN set, it ignores SIGTERM
 //	probed FILE                        exits with 0 or 1
 package main
 

@@ -1,9 +1,9 @@
-// Command standin is a component of a control plane as far as its surroundings see it: for tests of examples/control-plane,
-// which has no real ones. By the name that it is called it is etcd, kube-apiserver, kube-controller-manager or
-// kube-scheduler; it takes their flags, listens on their ports with the certificates that it is given, answers their health
-// checks, and speaks to the one below it with its client certificate: it is well only as long as that accepts it.
+// Command standin stands in for a component of a control plane in tests of examples/control-plane, which have no real ones. Its name
+// selects the component: etcd, kube-apiserver, kube-controller-manager or kube-scheduler. It accepts their flags, listens on their ports
+// with the given certificates, answers their health checks, and connects to the component that it depends on with its client certificate:
+// it is healthy only while that accepts it.
 //
-// What is appended to the file of the program says how it is: "\nSTANDIN VERSION [unwell]\n".
+// The text appended to the program file defines its state: "\nSTANDIN VERSION [unwell]\n".
 package main
 
 import (

@@ -1,5 +1,6 @@
-// Package testbed is what end-to-end tests know of the machine that they run on: how long to wait for it, and which of
-// its subnets and ports are in nobody's way. It reserves nothing: what it hands out is free at that moment. For tests only.
+// Package testbed provides what end-to-end tests need from the machine: timeouts, unused subnets and unused ports.
+//
+// It must not reserve anything: what it returns is unused at that moment. For tests only.
 package testbed
 
 import (
@@ -67,9 +68,8 @@ func (s *Subnets) next(prefix string, addresses []net.Addr) (netip.Prefix, error
 	return netip.Prefix{}, errors.New("no subnet of " + prefix + " is free")
 }
 
-// Ports hands out ports of this machine, each but once in a long time. They are below those that the kernel gives to
-// connections, and begin elsewhere in each process: nobody listens on the ports of pods, so that others cannot see
-// that they are taken.
+// Ports returns ports of this machine, each only once in a long time. They are below the range for outgoing connections, and start at a
+// different one in each process: no process listens on the ports of pods, so other processes cannot detect that they are in use.
 type Ports struct{ taken atomic.Int32 }
 
 // Take returns the next unused port.

@@ -1,6 +1,6 @@
-// Package boottime tells the time by the boot of the machine: by a clock that nobody can set, and that goes on in sleep.
+// Package boottime reads the time since the boot of the machine, from a clock that cannot be set and that continues during suspend.
 //
-// It keeps nothing and has no goroutines.
+// It keeps no state and has no goroutines.
 package boottime
 
 import (

@@ -86,7 +86,7 @@ func (p *Parcel) look(final string) (string, bool) {
 	return string(seen), true
 }
 
-// unpackedAt is the modification time of all programs, by which a later start recognizes unmodified files.
+// unpackedAt is the modification time of all programs; a later start uses it to recognize unmodified files.
 func unpackedAt() time.Time { return time.Unix(1, 0) }
 
 // Sound reports whether final has all programs with the right content. Checksums are verified once per boot and after a modification, so that

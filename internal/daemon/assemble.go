@@ -39,7 +39,7 @@ type machineParts struct {
 	evictor   *evictor
 	// podsLimits are the limits of all pods together.
 	podsLimits limits.AllPods
-	// labels are those by which pods select nodes.
+	// labels are the labels with which pods select nodes.
 	labels map[string]string
 	// link is the connection to an API server.
 	link       *cluster.Link

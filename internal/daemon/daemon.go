@@ -25,7 +25,7 @@ import (
 
 // Daemon is an assembled daemon, which holds its socket and its directories. Call Run once, then Close.
 type Daemon struct {
-	// State has the pods and what is known of them.
+	// State has the pods and their observed state.
 	State *state.Store
 
 	cfg      *config.Loaded

@@ -77,7 +77,7 @@ func (l *desiredLoop) take(d model.Desired) {
 	l.publish(d)
 }
 
-// removeCopies removes the cached answers of sources that are not configured any more, once the pods of such sources may be removed.
+// removeCopies removes the cached answers of sources that are no longer configured, once the pods of such sources may be removed.
 func (l *desiredLoop) removeCopies(d model.Desired) {
 	if l.removedCopies || !d.Complete() {
 		return

@@ -43,9 +43,8 @@ func handedElsewhere() map[string]string {
 	}
 }
 
-// TestEachKeyIsHandedToThePartThatItIsAbout changes one key after the other and compares what the parts of the agent are
-// made of: a key that is read and handed to nobody changes nothing, one that takes the place of another is seen in
-// testdata/handed.golden.
+// TestEachKeyIsHandedToThePartThatItIsAbout changes one key at a time and compares the configuration of the parts of the agent: a key that
+// reaches no part changes nothing, and a key that replaces another one shows up in testdata/handed.golden.
 func TestEachKeyIsHandedToThePartThatItIsAbout(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -158,7 +157,7 @@ func testsIn(t *testing.T, patterns ...string) string {
 	return all.String()
 }
 
-// isSet says that a value is another one than that of a new variable.
+// isSet reports whether a value differs from the zero value.
 func isSet(value string) bool {
 	return !slices.Contains([]string{"", "0", "false", "func, nil: true", "func, nil: false"}, value)
 }
@@ -219,7 +218,7 @@ func partsOf(t *testing.T, cfg *config.Loaded) map[string]string {
 	return d.out
 }
 
-// dumper collects values that can be reached. What is said by functions and by those below, it does not see.
+// dumper collects reachable values. It does not look into functions and closures.
 type dumper struct {
 	out  map[string]string
 	seen map[uintptr]bool

@@ -11,7 +11,7 @@ import (
 	"monopod/manifests"
 )
 
-// TestTheLogOfTheDaemonCannotBeForged: what is logged may be said by anybody.
+// TestTheLogOfTheDaemonCannotBeForged: any client can cause text in the log.
 func TestTheLogOfTheDaemonCannotBeForged(t *testing.T) {
 	for _, format := range []string{"text", "json"} {
 		var b strings.Builder

@@ -57,26 +57,26 @@ type FakeRuntime struct {
 	Version string
 }
 
-// Images implements needs.Runtime.
+// Images implements containers.Runtime.
 func (f *FakeRuntime) Images() needs.ImageService { return f.Store.Images() }
 
-// ReclaimContainers implements needs.Runtime: there is nothing to reclaim.
+// ReclaimContainers implements containers.Runtime and frees nothing.
 func (f *FakeRuntime) ReclaimContainers(context.Context) (int64, error) { return 0, nil }
 
-// Run implements needs.Runtime: it only waits for ctx.
+// Run implements containers.Runtime: it only waits for ctx.
 func (f *FakeRuntime) Run(ctx context.Context) error { <-ctx.Done(); return nil }
 
-// Preload implements needs.Runtime: it reports success and waits for ctx.
+// Preload implements containers.Runtime: it reports success and waits for ctx.
 func (f *FakeRuntime) Preload(ctx context.Context, done func(error)) error {
 	done(nil)
 	<-ctx.Done()
 	return nil
 }
 
-// FollowObjects implements needs.Runtime and does nothing.
+// FollowObjects implements containers.Runtime and does nothing.
 func (f *FakeRuntime) FollowObjects(*manifests.Objects, func(manifests.Origin) bool) {}
 
-// Places implements needs.Runtime: all pods have a cgroup that does not exist.
+// Places implements containers.Runtime: all pods have a cgroup that does not exist.
 func (f *FakeRuntime) Places(ctx context.Context) ([]model.Place, error) {
 	keys, err := f.List(ctx)
 	var all []model.Place
@@ -86,12 +86,12 @@ func (f *FakeRuntime) Places(ctx context.Context) ([]model.Place, error) {
 	return all, err
 }
 
-// MeasureDisk implements needs.Runtime: pods use no disk space.
+// MeasureDisk implements containers.Runtime: pods use no disk space.
 func (f *FakeRuntime) MeasureDisk(context.Context, manifests.Key) (runner.DiskSizes, error) {
 	return runner.DiskSizes{}, nil
 }
 
-// Cleanup implements needs.Runtime: it fails while pods exist.
+// Cleanup implements containers.Runtime: it fails while pods exist.
 func (f *FakeRuntime) Cleanup(ctx context.Context) error {
 	keys, err := f.List(ctx)
 	if err == nil && len(keys) > 0 {
@@ -100,13 +100,13 @@ func (f *FakeRuntime) Cleanup(ctx context.Context) error {
 	return err
 }
 
-// ContainerdVersion implements needs.Runtime.
+// ContainerdVersion implements containers.Runtime.
 func (f *FakeRuntime) ContainerdVersion() string { return f.Version }
 
-// Purge implements needs.Runtime and does nothing.
+// Purge implements containers.Runtime and does nothing.
 func (f *FakeRuntime) Purge(context.Context) error { return nil }
 
-// Close implements needs.Runtime; see Stuck.
+// Close implements containers.Runtime; see Stuck.
 func (f *FakeRuntime) Close() error {
 	if f.Stuck {
 		select {}
@@ -269,7 +269,7 @@ func ActedOn(text string) string {
 }
 
 // FakeImages are images in memory: a reference stands for the digest of the same name. Garbage collection works as in production, on a disk
-// of which an image uses one percent per byte.
+// whose size is 100 bytes.
 type FakeImages struct {
 	// Before is called when a garbage collection begins; nil disables it.
 	Before func()
@@ -290,7 +290,7 @@ func NewFakeImages() *FakeImages {
 	return &FakeImages{Changes: make(chan struct{}, 1), Space: gc.Disk{Capacity: 100, Available: 50}, Coming: map[string]chan error{}}
 }
 
-// Images implements needs.Runtime.
+// Images implements containers.Runtime.
 func (f *FakeImages) Images() needs.ImageService {
 	if f == nil {
 		return NewFakeImages()
@@ -318,7 +318,7 @@ func (f *FakeImages) Pulls(_ context.Context, ref string) ([]model.Pull, error) 
 	return found, f.Err
 }
 
-// Pull adds an image. If ref is in Coming, it first waits for that channel.
+// Pull waits for the channel of ref in Coming; without one it fails.
 func (f *FakeImages) Pull(ctx context.Context, ref string, _ corev1.PullPolicy) (*image.Image, error) {
 	f.Mu.Lock()
 	wait := f.Coming[ref]
@@ -334,7 +334,7 @@ func (f *FakeImages) Pull(ctx context.Context, ref string, _ corev1.PullPolicy) 
 	}
 }
 
-// Targets returns the digest of each reference.
+// Targets returns the references by digest.
 func (f *FakeImages) Targets(_ context.Context, refs []string) (map[string][]string, error) {
 	targets := map[string][]string{}
 	for _, r := range refs {
@@ -383,7 +383,7 @@ func (f *FakeImages) Collect(ctx context.Context, c image.Collection) (out image
 	return out, nil
 }
 
-// Remove removes an image by its digest.
+// Remove removes an image by its digest; without forced, only one that no pod uses.
 func (f *FakeImages) Remove(_ context.Context, digest string, forced bool) error {
 	f.Mu.Lock()
 	defer f.Mu.Unlock()
@@ -436,7 +436,7 @@ type Pinned struct {
 	err  error
 }
 
-// SyncPins implements needs.Runtime.
+// SyncPins implements containers.Runtime.
 func (p *Pinned) SyncPins(_ context.Context, digests []string) ([]string, error) {
 	if p == nil {
 		return nil, nil

@@ -46,8 +46,8 @@ func IsPlain(text string) bool {
 	return true
 }
 
-// isPlain reports whether a terminal shows r, at its place. Hangul fillers and the blank Braille pattern count as letters and symbols,
-// but nobody sees them.
+// isPlain reports whether a terminal shows r as a visible character. Hangul fillers and the blank Braille pattern count as letters and
+// symbols, but are invisible.
 func isPlain(r rune) bool {
 	switch r {
 	case 0x115f, 0x1160, 0x2800, 0x3164, 0xffa0:

@@ -1,9 +1,9 @@
-// Package regular reads files that somebody else names or makes: nothing else than regular files on file systems that keep what
-// is written to them, and no more of them than a limit.
+// Package regular reads files that other programs or users name or create: only regular files on file systems that store what is written to
+// them, up to a size limit.
 //
-// A FIFO blocks who opens it, a device may do anything when it is opened, and files of the kernel look like regular ones but
-// block (/proc/kmsg), never end (trace_pipe) or change something when they are read. The package has no goroutines: a file on a
-// network file system whose server is gone still hangs.
+// A FIFO blocks the process that opens it, opening a device may have any effect, and files of the kernel look like regular ones but block
+// (/proc/kmsg), never end (trace_pipe) or change something when they are read. The package must not start goroutines; therefore a file on a
+// network file system whose server is down still blocks.
 package regular
 
 import (
@@ -46,7 +46,7 @@ func Open(path string, flags int) (*os.File, fs.FileInfo, error) {
 	return f, info, nil
 }
 
-// Check reports an open file that is not to be read.
+// Check returns an error if an open file must not be read.
 func Check(f *os.File) (fs.FileInfo, error) {
 	info, err := f.Stat()
 	if err != nil {

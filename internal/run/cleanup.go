@@ -88,8 +88,8 @@ func (p Commands) GiveBackAnd(ctx context.Context, cfg *config.Loaded, log *slog
 	return g.Wait()
 }
 
-// CommandLog is the log of a command that works as a daemon does: what it does it prints, so that only errors are logged, unless its command line
-// asks for more. Warnings are about what a daemon that goes on would have to live with.
+// CommandLog is the log of a command that works like a daemon. Such a command prints its progress, so only errors are logged, unless its
+// command line asks for more. Warnings are about conditions that matter only to a daemon that keeps running.
 func (p Commands) CommandLog(cfg *config.Loaded) *slog.Logger {
 	l := cfg.Logging
 	if !strings.HasPrefix(cfg.Sources["logging.level"], "--") {

@@ -30,7 +30,7 @@ type found struct {
 	stored bool
 }
 
-// nothing reports whether there is nothing to uninstall.
+// nothing reports whether uninstall has nothing to do.
 func (f found) nothing() bool { return f.unit == "" && !f.ran && !f.stored }
 
 // find inspects the machine without changing it.

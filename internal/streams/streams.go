@@ -4,12 +4,12 @@ package streams
 
 import "io"
 
-// Streams are the ends of a process that somebody far away holds. What is nil is not connected.
+// Streams are the standard streams of a remote client of a process. A nil stream is not connected.
 type Streams struct {
 	// Stdin may be read from until its end, even after the call that it was given to has returned.
 	Stdin io.Reader
-	// Stdout and Stderr hold the process up while they take nothing. An error of theirs means that nobody is there any more.
-	// With a terminal all comes by Stdout.
+	// The process blocks while Stdout and Stderr accept nothing. Their errors mean that the client is gone. With a terminal, all output is
+	// written to Stdout.
 	Stdout, Stderr io.Writer
 	// TTY gives the process a terminal.
 	TTY bool

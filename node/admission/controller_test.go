@@ -18,7 +18,7 @@ import (
 	"monopod/runner"
 )
 
-// machine has pods that stop when a test says so.
+// machine has pods that stop on request of a test.
 type machine struct {
 	*Controller
 	pods    []drain.Pod

@@ -62,7 +62,7 @@ func bound(name, image string) *corev1.Pod {
 	return p
 }
 
-// word gathers, and returns the pods, the notes about what is left out, and the refusals reported since the last call.
+// word gathers once, and returns the pods, the notes about omitted ones, and the refusals reported since the last call.
 func (g *gathering) word() (pods string, left, said []string) {
 	g.t.Helper()
 	g.said = nil

@@ -37,7 +37,7 @@ var ErrSame = errors.New("nothing has changed")
 // errNotTold means that the pods bound to this node are not known.
 var errNotTold = errors.New("the API server has not said yet what is bound to this node")
 
-// word is what is known about the pods bound to this node.
+// word is the last known list of pods bound to this node.
 type word struct {
 	mu   sync.Mutex
 	body []byte
@@ -49,7 +49,7 @@ type word struct {
 
 func newWord() *word { return &word{err: errNotTold, changed: make(chan struct{})} }
 
-// set stores what is known now; an error means that it is not known.
+// set stores the list; an error means that it is unknown.
 func (w *word) set(body []byte, tag string, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -179,7 +179,7 @@ func atLeastZero(q resource.Quantity) resource.Quantity {
 	return q
 }
 
-// total returns how much is reserved of a resource with a capacity.
+// total returns the reserved amount of a resource with a capacity.
 func (r Reserved) total(name corev1.ResourceName, capacity int64) resource.Quantity {
 	sum := r.others(name, capacity)
 	switch name {

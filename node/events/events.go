@@ -308,7 +308,7 @@ func (r *Recorder) tell(err error) {
 	}
 }
 
-// earlier returns the first of two times, either of which may be zero: none.
+// earlier returns the first of two times. A zero time is ignored.
 func earlier(a, b time.Time) time.Time {
 	if a.IsZero() || !b.IsZero() && b.Before(a) {
 		return b

@@ -32,7 +32,7 @@ type Agent struct {
 	MemoryLimitBytes int64 `json:"memoryLimitBytes,omitempty"`
 	// Conditions are those of pressure; empty: they are not watched.
 	Conditions []corev1.NodeCondition `json:"conditions,omitempty"`
-	// Warnings list what was left out.
+	// Warnings list what was omitted, and why.
 	Warnings []string `json:"warnings,omitempty"`
 }
 
@@ -85,7 +85,7 @@ const MediaTar = "application/x-tar"
 
 // Written is the answer to a PUT of files.
 type Written struct {
-	// Warnings are about what was left out.
+	// Warnings list what was omitted, and why.
 	Warnings []string `json:"warnings,omitempty"`
 }
 
@@ -218,7 +218,7 @@ type ScheduleEvent struct {
 	Object Schedule `json:"object"`
 }
 
-// Bookmark is the type of the event that WatchAll adds after the pods that existed at its start.
+// Bookmark is the type of the event that WatchAll sends after the existing pods.
 const Bookmark = string(apiwatch.Bookmark)
 
 // ManifestFile is a file of documents as a client has read it.

@@ -6,8 +6,8 @@ import (
 	"net"
 )
 
-// maxFrame is the longest SPDY frame that is read: clients send up to 32 KiB at once. The protocol allows 16 MiB, hundreds of which would
-// be buffered before the client is blocked.
+// maxFrame is the longest accepted SPDY frame: clients send up to 32 KiB at once. The protocol allows 16 MiB, and hundreds of such frames
+// would be buffered before the client is blocked.
 const maxFrame = 1 << 20
 
 // bounded is a connection on which no SPDY frame is too long.

@@ -22,14 +22,14 @@ type view struct {
 	// documents are the desired pods, objects the other desired objects.
 	documents map[manifests.Key]*manifests.Pod
 	objects   map[manifests.ObjectID]*manifests.Object
-	// removable reports whether pods of an origin are removed when it does not name them any more.
+	// removable reports whether pods of an origin are removed when it no longer lists them.
 	removable func(manifests.Origin) bool
 	// pods are those that clients see. visible is false while containers cannot be seen.
 	pods    map[manifests.Key]node.PodView
 	visible bool
 }
 
-// view returns what is known now.
+// view returns a snapshot of the current state.
 func (a *Applier) view() view {
 	views, err := a.State.Pods()
 	d, _ := a.State.Desired()

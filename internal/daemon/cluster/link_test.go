@@ -36,7 +36,7 @@ import (
 	"monopod/runner/ctrd/image"
 )
 
-// parts are what a Link and NodeFacts are made of, none of which runs.
+// parts are the dependencies of a Link and NodeFacts; none of them runs.
 type parts struct {
 	cfg  *config.Loaded
 	deps Deps

@@ -34,7 +34,7 @@ type Runtime interface {
 	SyncPins(ctx context.Context, digests []string) (gone []string, err error)
 	// Images returns the image service.
 	Images() needs.ImageService
-	// ReclaimContainers deletes ended containers that are not needed any more, and returns how many bytes that freed.
+	// ReclaimContainers deletes exited containers that are no longer needed, and returns how many bytes that freed.
 	ReclaimContainers(ctx context.Context) (int64, error)
 	// Close releases the runtime. Containers keep running.
 	Close() error

@@ -125,7 +125,7 @@ func (c *imageKeeper) full(percent int64) {
 
 func (c *imageKeeper) change() { c.fake.Changes <- struct{}{} }
 
-// unreachable is what a source says that has never answered.
+// unreachable is the state of a source that has never answered.
 func unreachable() []model.Input {
 	return []model.Input{{Source: "http", Input: "http://x", State: model.InputUnreachable}}
 }

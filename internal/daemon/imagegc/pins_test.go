@@ -53,7 +53,7 @@ func TestPinsAreKeptInStepWithWhatIsWanted(t *testing.T) {
 			t.Errorf("the log:\n%s", log.String())
 		}
 
-		// The next runtime is told at once.
+		// The next runtime gets the pins immediately.
 		rt = &daemontest.Pinned{}
 		ctx, cancel = context.WithCancel(t.Context())
 		defer cancel()

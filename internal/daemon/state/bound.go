@@ -22,7 +22,7 @@ type Bound struct {
 	pool podUpdater
 	// graces are the grace periods of pods deleted through the API server, by UID.
 	graces map[string]time.Duration
-	// conditions are those that controllers have set for readiness gates, by UID.
+	// conditions are those that controllers set for readiness gates, by UID.
 	conditions map[string][]corev1.PodCondition
 }
 

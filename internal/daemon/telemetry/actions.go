@@ -92,7 +92,7 @@ func operationOf(kind runner.ActionKind) string {
 	return ""
 }
 
-// reasonOf returns a label for an error, of which there are few; empty: no error.
+// reasonOf returns a label for an error, from a small set; empty for nil.
 func reasonOf(err error) string {
 	if err == nil {
 		return ""

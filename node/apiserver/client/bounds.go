@@ -14,7 +14,7 @@ import (
 const (
 	// MaxAnswer is the largest answer, and the largest event of a watch; etcd keeps no object larger than 1.5 MiB.
 	MaxAnswer = 2 << 20
-	// maxComplaint bounds how much is read of an answer that is not 2xx.
+	// maxComplaint is the maximum size read of an answer that is not 2xx.
 	maxComplaint = 64 << 10
 	// burstOfEvents is how many events of a watch are taken in a second.
 	burstOfEvents = 500

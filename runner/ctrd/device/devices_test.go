@@ -20,7 +20,7 @@ import (
 	"monopod/runner/spec"
 )
 
-// testCDI has count devices example.com/dev=0, 1, ..., each of which sets a variable.
+// testCDI has count devices example.com/dev=0, 1, ...; each one sets a variable.
 func testCDI(t testing.TB, count int) *CDI {
 	t.Helper()
 	var devices []string

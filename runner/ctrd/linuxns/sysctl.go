@@ -18,7 +18,7 @@ type setting struct {
 	flag int
 }
 
-// write sets the sysctl in the namespaces of the calling thread, by which /proc/sys is resolved.
+// write sets the sysctl in the namespaces of the calling thread, because /proc/sys is resolved relative to them.
 func (s setting) write() error {
 	f, err := os.OpenFile("/proc/sys/"+s.path, os.O_WRONLY, 0)
 	if err != nil {

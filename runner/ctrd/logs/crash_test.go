@@ -19,7 +19,7 @@ import (
 	"time"
 )
 
-// collectInChild runs a Collector in a process of its own.
+// collectInChild runs a Collector in a child process.
 func collectInChild(t *testing.T, fifos string, env ...string) *exec.Cmd {
 	t.Helper()
 	cmd, out := startChild(t, fifos, env...)
@@ -29,7 +29,7 @@ func collectInChild(t *testing.T, fifos string, env ...string) *exec.Cmd {
 	return cmd
 }
 
-// startChild starts the process and returns its output, which is "attached" when it has recovered.
+// startChild starts the process and returns its output, which is "attached" once it has recovered.
 func startChild(t *testing.T, fifos string, env ...string) (*exec.Cmd, io.Reader) {
 	t.Helper()
 	cmd := exec.Command(os.Args[0])
@@ -96,11 +96,10 @@ func TestKilledUnderLoadWhileFilesRotateNothingIsLostOrDoubled(t *testing.T) {
 	killUnderLoad(t, 35, rotating())
 }
 
-// rotating are limits with which files are rotated and compressed all the time, and none is removed.
+// rotating are limits that cause constant rotation and compression, without removing files.
 func rotating() Limits { return Limits{MaxSize: 128 << 10, MaxFiles: 1 << 20} }
 
-// killUnderLoad kills a Collector many times, at any moment of its life, while both streams are written to as fast
-// as they take it.
+// killUnderLoad kills a Collector many times at random moments, while both streams are written at full speed.
 func killUnderLoad(t *testing.T, kills int, limits Limits) {
 	t.Helper()
 	b, err := json.Marshal(limits)
@@ -149,7 +148,7 @@ func killUnderLoad(t *testing.T, kills int, limits Limits) {
 	t.Logf("%d and %d lines, %d and %d bytes", lines[0], lines[1], len(out), len(errs))
 }
 
-// flood writes lines until told to stop, in pieces that end anywhere, and returns how many.
+// flood writes lines, in pieces cut at random, until stop is closed, and returns their number.
 func flood(f *os.File, stream int, stop <-chan struct{}) int {
 	rnd := rand.New(rand.NewPCG(0, uint64(stream)))
 	n := 0
@@ -220,7 +219,7 @@ func TestIdleContainersAreCheap(t *testing.T) {
 	if raceEnabled {
 		return
 	}
-	// A reader that has just written still has its buffer, until it waits for more.
+	// A reader that has just written keeps its buffer until it waits for more.
 	eventually(t, "30 idle containers need less than 1 MiB", func() bool {
 		used := inUse() - before
 		t.Logf("%d KiB for %d containers", used>>10, n)

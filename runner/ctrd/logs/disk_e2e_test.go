@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A disk that is really full takes part of a batch; the file must still hold whole lines only.
+// A disk that is really full accepts part of a batch; even then, the file contains only complete lines.
 func TestAFullDiskTearsNoLine(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root to mount a small tmpfs")

@@ -16,8 +16,8 @@ type entry struct {
 	content []byte
 }
 
-// parseEntry takes a line without its newline apart; false when it is none of the CRI format, as after a
-// power cut in the middle of a write.
+// parseEntry parses a line without its newline. It returns false for a line that is not in CRI format, for example after a power cut during
+// a write.
 func parseEntry(line []byte) (entry, bool) {
 	stamp, rest, ok1 := bytes.Cut(line, []byte{' '})
 	stream, rest, ok2 := bytes.Cut(rest, []byte{' '})
@@ -45,25 +45,25 @@ func parseEntry(line []byte) (entry, bool) {
 	return e, true
 }
 
-// errLimit ends the printing at LimitBytes; callers of Read never see it.
+// errLimit stops the printing at LimitBytes; Read does not return it.
 var errLimit = errors.New("byte limit reached")
 
-// printer writes entries the way they were written by the container, joining the pieces of long lines.
+// printer writes entries as the container wrote them, joining the pieces of long lines.
 type printer struct {
 	opts ReadOptions
-	// out holds the destination of each stream.
+	// out are the destinations by stream.
 	out map[string]*outStream
-	// last is the stream written to last; another one is written only after last has been flushed, so that
-	// the order is kept where both lead to the same place.
+	// last is the stream that was written last. It is flushed before another one is written, to keep the order if both have the same
+	// destination.
 	last *outStream
-	// remain is what LimitBytes leaves; negative: no limit.
+	// remain is the rest of LimitBytes; negative means no limit.
 	remain int64
 }
 
 // outStream is the state of one stream.
 type outStream struct {
 	w *bufio.Writer
-	// inLine reports whether the last entry was a partial one; skipped that the line it began is not printed.
+	// inLine means that the last entry was a partial one; skipped that the line it belongs to is not printed.
 	inLine, skipped bool
 }
 
@@ -105,7 +105,7 @@ func (p *printer) print(e entry) error {
 	return p.write(s, e.content, []byte{'\n'})
 }
 
-// tooOld reports whether an entry is older than asked for. An unreadable time counts as new.
+// tooOld reports whether an entry is older than requested. An unreadable time counts as new.
 func (p *printer) tooOld(stamp []byte) bool {
 	if p.opts.Since.IsZero() {
 		return false
@@ -133,7 +133,7 @@ func (p *printer) write(s *outStream, parts ...[]byte) error {
 	return nil
 }
 
-// flush hands everything on to the destination.
+// flush writes all buffered output.
 func (p *printer) flush() error {
 	if p.last == nil {
 		return nil

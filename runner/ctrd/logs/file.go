@@ -14,15 +14,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// warnEvery is the shortest time between two warnings about one file.
+// warnEvery is the minimum interval between two warnings about one file.
 const warnEvery = time.Minute
 
-// logFile is the CRI log file of one container. Both its streams write into it, whole lines at a time. When it is
-// full it gets another name, and the next line is the first of a new file; see keeper for what becomes of the old one.
+// logFile is the CRI log file of one container. Both streams write to it, whole lines at a time. A full file is renamed, and the next line
+// starts a new one; see keeper for the rotated files.
 //
-// Nothing that happens to the file may stop a reader: what cannot be written is dropped and counted, and
-// every later batch tries again with a newly opened file. The first one that can be written begins with a line that
-// tells how many are missing.
+// No failure of the file may stop a reader: output that cannot be written is dropped and counted, and each later batch tries again with a
+// newly opened file. The first batch that can be written begins with a line that reports how many are missing.
 type logFile struct {
 	path   string
 	id     string
@@ -31,30 +30,30 @@ type logFile struct {
 
 	mu sync.Mutex // guards all below
 	f  *os.File
-	// warnedAt is when a failure was last told, warned that its end has not been told yet. On a disk that is
-	// nearly full, writes fail and work in turn: that is told once a minute.
+	// warnedAt is the time of the last warning about a failure, and warned means that the recovery has not been reported yet. On a nearly
+	// full disk, writes fail and succeed in turn, so these are reported at most once a minute.
 	warnedAt time.Time
 	warned   bool
-	// dropped counts the lines lost since the last report of an end, lost those of all failures, untold those that the
-	// file itself does not tell of, for the last of which cause is the reason.
-	dropped, lost, untold uint64
-	cause                 error
-	// stuck reports whether the file cannot be renamed, and that this was told.
+	// dropped counts the lines lost since the last reported recovery, lost those of all failures, unreported those that the file itself
+	// does not report as missing yet; cause is the reason of the last of these.
+	dropped, lost, unreported uint64
+	cause                     error
+	// stuck means that the file cannot be renamed, and that this was logged.
 	stuck, closed bool
 }
 
-// write appends b, which holds whole lines only. m is where they come from.
+// write appends b, which contains only whole lines. m is their position in the spool.
 func (l *logFile) write(b []byte, m mark) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	b, told := l.tellLocked(b)
-	n, err := l.appendLocked(b, told, m)
+	b, reported := l.reportLocked(b)
+	n, err := l.appendLocked(b, reported, m)
 	if err != nil {
-		l.failLocked(err, bytes.Count(b[max(n, told):], []byte{'\n'}), n > told, m)
+		l.failLocked(err, bytes.Count(b[max(n, reported):], []byte{'\n'}), n > reported, m)
 		return
 	}
 	m.done()
-	l.untold = 0
+	l.unreported = 0
 	if l.warned {
 		l.log.Info("log file is writable again", "path", l.path, "droppedLines", l.dropped)
 		l.keeper.notice(Notice{Kind: Resumed, Container: l.id, Path: l.path, Lines: l.dropped})
@@ -62,9 +61,9 @@ func (l *logFile) write(b []byte, m mark) {
 	}
 }
 
-// tellLocked puts a line about those that were dropped before b, and returns how long that is.
-func (l *logFile) tellLocked(b []byte) (all []byte, told int) {
-	if l.untold == 0 {
+// reportLocked prepends a line about dropped ones to b, and returns its length.
+func (l *logFile) reportLocked(b []byte) (all []byte, reported int) {
+	if l.unreported == 0 {
 		return b, 0
 	}
 	cause := "the log file could not be written"
@@ -72,13 +71,13 @@ func (l *logFile) tellLocked(b []byte) (all []byte, told int) {
 		cause = l.cause.Error()
 	}
 	line := fmt.Appendf(nil, "%s %s %c monopod: %d lines of output are missing here: %s\n",
-		l.keeper.now().UTC().Format(stampFormat), stderrName, tagFull, l.untold, strings.ReplaceAll(cause, "\n", "; "))
+		l.keeper.now().UTC().Format(stampFormat), stderrName, tagFull, l.unreported, strings.ReplaceAll(cause, "\n", "; "))
 	return append(line, b...), len(line)
 }
 
-// appendLocked appends b and returns how much of it is in the file: all, or up to the end of a line. Its first bytes,
-// which tell of dropped lines, are not alone in it.
-func (l *logFile) appendLocked(b []byte, told int, m mark) (int, error) {
+// appendLocked appends b and returns how much of it was written: all, or up to the end of a line. The first bytes, which report dropped
+// lines, are not written without a line that follows.
+func (l *logFile) appendLocked(b []byte, reported int, m mark) (int, error) {
 	if l.closed {
 		return 0, os.ErrClosed
 	}
@@ -97,9 +96,9 @@ func (l *logFile) appendLocked(b []byte, told int, m mark) (int, error) {
 		l.keeper.grew(n)
 		return n, nil
 	}
-	// The disk may have taken part of a line: cut it off, or the next line would be glued to it.
+	// The disk may have accepted part of a line. Remove it, or the next line would continue it.
 	whole := bytes.LastIndexByte(b[:n], '\n') + 1
-	if whole <= told {
+	if whole <= reported {
 		whole = 0
 	}
 	if whole < n {
@@ -109,7 +108,7 @@ func (l *logFile) appendLocked(b []byte, told int, m mark) (int, error) {
 	return whole, err
 }
 
-// rotateLocked makes room: it returns what the file is then. A file that cannot be renamed grows.
+// rotateLocked rotates the file and returns the state of the new one. A file that cannot be renamed keeps growing.
 func (l *logFile) rotateLocked(st unix.Stat_t) (unix.Stat_t, error) {
 	if err := l.keeper.rotate(l.path); err != nil {
 		if !l.stuck {
@@ -123,13 +122,13 @@ func (l *logFile) rotateLocked(st unix.Stat_t) (unix.Stat_t, error) {
 	return l.openLocked()
 }
 
-// failLocked drops lines. told says that the file tells of those that were dropped before.
-func (l *logFile) failLocked(err error, lines int, told bool, m mark) {
-	if told {
-		l.untold = 0
+// failLocked drops lines. reported means that the file now contains the report of those dropped before.
+func (l *logFile) failLocked(err error, lines int, reported bool, m mark) {
+	if reported {
+		l.unreported = 0
 	}
-	l.untold += uint64(lines)
-	m.drop(l.untold)
+	l.unreported += uint64(lines)
+	m.drop(l.unreported)
 	l.dropped += uint64(lines)
 	l.lost += uint64(lines)
 	l.cause = err
@@ -141,14 +140,14 @@ func (l *logFile) failLocked(err error, lines int, told bool, m mark) {
 	l.closeLocked()
 }
 
-// lose counts lines that never came here.
+// lose counts lines that were dropped before they reached the file.
 func (l *logFile) lose(lines int, why error, m mark) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.failLocked(why, lines, false, m)
 }
 
-// openLocked makes sure that f is an open file which still has a name, and returns what it is now.
+// openLocked ensures that f is open and that the file at path has not been removed or replaced. It returns its state.
 func (l *logFile) openLocked() (st unix.Stat_t, err error) {
 	if l.f != nil {
 		if err := unix.Fstat(int(l.f.Fd()), &st); err == nil && st.Nlink > 0 {
@@ -171,9 +170,8 @@ func (l *logFile) openLocked() (st unix.Stat_t, err error) {
 	return st, nil
 }
 
-// cutTornLine removes the beginning of a line from the end of the file. A power cut leaves such a thing, and so
-// does a process that is killed in the middle of a write without journal; the next line would be glued to it. A
-// tail that is longer than any line of ours is left alone.
+// cutTornLine removes an incomplete line from the end of the file, or the next line would continue it. Such a line is left by a power cut,
+// or by a kill during a write without journal. A tail longer than any line written by this package is kept.
 func cutTornLine(f *os.File) error {
 	st, err := f.Stat()
 	if err != nil || !st.Mode().IsRegular() || st.Size() == 0 {
@@ -191,7 +189,7 @@ func cutTornLine(f *os.File) error {
 	return f.Truncate(end)
 }
 
-// reopen closes the file and opens what has its name now, after somebody else rotated it. No line is lost or split.
+// reopen opens the file at path again, after another program rotated it. No line is lost or split.
 func (l *logFile) reopen() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -205,18 +203,18 @@ func (l *logFile) reopen() error {
 	return nil
 }
 
-// close closes the file, which no line comes to any more, and reports whether it tells of all that were dropped.
-func (l *logFile) close() (told bool) {
+// close closes the file, and reports whether the file itself reports all dropped lines.
+func (l *logFile) close() (reported bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if line, n := l.tellLocked(nil); n > 0 {
+	if line, n := l.reportLocked(nil); n > 0 {
 		if _, err := l.appendLocked(line, 0, mark{}); err == nil {
-			l.untold = 0
+			l.unreported = 0
 		}
 	}
 	l.closeLocked()
 	l.closed = true
-	return l.untold == 0
+	return l.unreported == 0
 }
 
 func (l *logFile) closeLocked() {

@@ -14,48 +14,48 @@ import (
 )
 
 const (
-	// journalMagic begins every journal; its last digit is the version of the layout.
+	// journalMagic starts every journal; its last digit is the version of the layout.
 	journalMagic = 0x6d6f6e6f6c6f6731
-	// journalSize is the size of the file: less than one page of any machine, so that it is in memory whole.
+	// journalSize is the size of the file, less than a page on any machine, so that it is mapped as a whole.
 	journalSize = 128
 )
 
-// journal says how far the output of a container has come into its log file. It is a mapped file, so every
-// store is there for the next process, whenever this one is killed; power cuts are not its business.
+// journal records which part of a container's output is in its log file. It is a mapped file, so the next process sees every store,
+// whenever this one is killed; power cuts are not covered.
 //
-// A write to the log file goes through these steps, each one store or one system call:
+// A write to the log file has these steps, each one store or one system call:
 //
-//	begin   which file, its size, what is added, and which part of the spool that is; then writing = stream
+//	begin   the file, its size, the number of bytes to add, and their end in the spool; then writing = stream
 //	write
-//	done    start = the end of that part; then writing = 0
+//	done    start = that end; then writing = 0
 //
-// Killed before begin, the part is still in the spool and nothing of it in the log file. After it, settle looks
-// how much of the write the file has. logFile.mu is held from begin to done, so that at most one stream writes.
-// What the disk refuses is dropped, which is one step: writing = stream + dropping, after how many lines that makes.
+// If the process is killed before begin is complete, the output is still in the spool and nothing of it in the log file. After that, settle
+// inspects how much of the write is in the file. logFile.mu is held from begin to done, so only one stream writes at a time. Output that
+// the disk refuses is dropped, which is one step: writing = stream + dropping, after the number of dropped lines.
 type journal struct {
 	magic atomic.Uint64
-	// writing is 1 + the stream whose write is under way, and dropping if it is to be given up; 0: none.
+	// writing is 1 + the stream of the current write, plus dropping if the write is given up; 0 means that there is no write.
 	writing atomic.Uint64
-	// Of the write under way: the log file and its size before, the number of bytes added, the new start.
+	// The current write: the log file and its size before, the number of bytes to add, the new start.
 	dev, ino, size, length, upTo atomic.Uint64
 	streams                      [2]progress
-	// dropped is how many lines were dropped and are not told of in the log file, next what it is after the write.
+	// dropped is the number of dropped lines that the log file does not report yet, next its value after the write.
 	dropped, next atomic.Uint64
 }
 
 // dropping is added to journal.writing when the rest of a write is given up.
 const dropping = 2
 
-// progress is how far one stream has come: which part of its spool counts.
+// progress is the position of one stream: the part of its spool that is still needed.
 type progress struct {
-	// start is the first byte that is not in the log file, end is after the last one from the FIFO. Where end
-	// is before start, both are on their way to 0.
+	// start is the first byte that is not in the log file, end the byte after the last one from the FIFO. If end is before start, both are
+	// being reset to 0.
 	start, end atomic.Uint64
-	// moved is not 0 while the part is replaced by a copy at 0 of so many bytes.
+	// moved is the number of bytes copied to offset 0 while that copy replaces the part; otherwise 0.
 	moved atomic.Uint64
 }
 
-// move makes the n bytes at 0 the part that counts. It can be repeated after any of its stores.
+// move makes the n bytes at offset 0 the needed part. It can be repeated after any of its stores.
 func (p *progress) move(n int64) {
 	p.moved.Store(uint64(n))
 	p.end.Store(uint64(n))
@@ -63,10 +63,10 @@ func (p *progress) move(n int64) {
 	p.moved.Store(0)
 }
 
-// The layout has room in the file.
+// Compile-time check: the layout fits into the file.
 const _ = uint(journalSize - unsafe.Sizeof(journal{}))
 
-// openJournal maps the journal at path, which it makes where there is none that can be used.
+// openJournal maps the journal at path, and creates it if there is no valid one.
 func openJournal(path string) (*journal, error) {
 	j, err := mapJournal(path)
 	if err == nil {
@@ -75,7 +75,7 @@ func openJournal(path string) (*journal, error) {
 	if !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, errNoJournal) {
 		return nil, err
 	}
-	// Written, not only made longer: memory must be there before it is mapped, or a store into it is fatal.
+	// The file is written, not only extended: storing into a mapping without allocated memory would be fatal.
 	b := binary.NativeEndian.AppendUint64(make([]byte, 0, journalSize), journalMagic)
 	tmp := filepath.Join(filepath.Dir(path), "."+filepath.Base(path))
 	if err := os.WriteFile(tmp, b[:journalSize], 0o600); err != nil {
@@ -87,7 +87,7 @@ func openJournal(path string) (*journal, error) {
 	return mapJournal(path)
 }
 
-// errNoJournal is that of a file that is no journal of this version.
+// errNoJournal means that the file is not a journal of this version.
 var errNoJournal = errors.New("not a journal")
 
 func mapJournal(path string) (*journal, error) {
@@ -114,7 +114,7 @@ func mapJournal(path string) (*journal, error) {
 	return j, nil
 }
 
-// close unmaps the journal, which must not be used any more. It may be nil.
+// close unmaps the journal, which must not be used afterwards. The receiver may be nil.
 func (j *journal) close() error {
 	if j == nil {
 		return nil
@@ -122,8 +122,8 @@ func (j *journal) close() error {
 	return unix.MunmapPtr(unsafe.Pointer(j), journalSize)
 }
 
-// settle decides on a write that the death of the process may have cut short: what is in the log file whole
-// counts as written, a part of it is removed, to be written again. After an error lines may come twice.
+// settle completes a write that a kill may have interrupted: output that is completely in the log file counts as written; a part is
+// removed, to be written again. After an error, lines may be duplicated.
 func (j *journal) settle(path string) error {
 	w := j.writing.Load()
 	if w == 0 {
@@ -140,7 +140,7 @@ func (j *journal) settle(path string) error {
 	case start.Load() == upTo: // only the last stores are missing
 		whole = true
 	default:
-		whole, err = j.look(path)
+		whole, err = j.inspect(path)
 	}
 	if whole {
 		start.Store(upTo)
@@ -150,8 +150,8 @@ func (j *journal) settle(path string) error {
 	return err
 }
 
-// look reports whether the log file has the whole write, and else removes what it has of it.
-func (j *journal) look(path string) (whole bool, err error) {
+// inspect reports whether the log file contains the whole write; otherwise it removes the part that it contains.
+func (j *journal) inspect(path string) (whole bool, err error) {
 	f, err := j.find(path)
 	if f == nil {
 		return false, err
@@ -172,8 +172,8 @@ func (j *journal) look(path string) (whole bool, err error) {
 	}
 }
 
-// find opens the log file that was written to: that at path, or when it was rotated since, one beside it. It
-// returns nil when there is none.
+// find opens the log file of the last write by its inode: it is at path or, if it was rotated since, next to it. It returns nil if the file
+// is gone.
 func (j *journal) find(path string) (*os.File, error) {
 	entries, err := os.ReadDir(filepath.Dir(path))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -193,15 +193,14 @@ func (j *journal) find(path string) (*os.File, error) {
 	return nil, nil
 }
 
-// mark is what a write to the log file means for a spool: everything before upTo is in the log. The zero mark
-// belongs to output that is in no spool.
+// mark is the position in a spool that a write to the log file reaches: everything before upTo is in the log. The zero mark is for output
+// that is in no spool.
 type mark struct {
 	spool *spool
 	upTo  int64
 }
 
-// begin tells the journal that n bytes will be added to the file st describes, and with them that no line is dropped
-// that the file does not tell of.
+// begin records that n bytes will be added to the file described by st, after which no dropped lines are unreported.
 func (m mark) begin(st *unix.Stat_t, n int) {
 	if m.spool == nil {
 		return
@@ -216,8 +215,7 @@ func (m mark) begin(st *unix.Stat_t, n int) {
 	j.writing.Store(uint64(m.spool.stream) + 1)
 }
 
-// drop tells the journal that what is not written of the output never will be, and that this makes so many lines
-// that the log file does not tell of.
+// drop records that the rest of the output will never be written, and how many dropped lines the log file does not report.
 func (m mark) drop(dropped uint64) {
 	if m.spool == nil {
 		return
@@ -229,7 +227,7 @@ func (m mark) drop(dropped uint64) {
 	m.done()
 }
 
-// done tells the journal that the output was written, or was dropped for good.
+// done records that the output was written, or was dropped for good.
 func (m mark) done() {
 	if m.spool == nil {
 		return

@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// victim is a Collector's work on one container, done by hand up to the point where it is killed.
+// victim performs the work of a Collector for one container step by step, up to the point where it is killed.
 type victim struct {
 	t           *testing.T
 	fifos, path string
@@ -42,7 +42,7 @@ func (v *victim) ok(err error) {
 	}
 }
 
-// start opens what a Collector opens.
+// start opens the files that a Collector opens.
 func (v *victim) start() {
 	v.t.Helper()
 	var err error
@@ -56,7 +56,7 @@ func (v *victim) start() {
 	v.ok(err)
 }
 
-// killed releases everything, and changes nothing on disk.
+// killed releases everything without changing the disk.
 func (v *victim) killed() {
 	v.t.Helper()
 	v.ok(v.journal.close())
@@ -95,7 +95,7 @@ func (v *victim) write(s string) {
 	put(v.t, v.log, s)
 }
 
-// logged takes s through all steps.
+// logged performs all steps for s.
 func (v *victim) logged(stream int, s string) {
 	v.t.Helper()
 	v.take(stream, s)
@@ -112,12 +112,12 @@ func entryOf(stream int, line string) string {
 	return fmt.Sprintf("2026-01-02T03:04:05.000000006Z %s F %s", []string{stdoutName, stderrName}[stream], line)
 }
 
-// missing is the line about lines that an earlier process dropped.
+// missing returns the line that reports lines dropped by an earlier process.
 func missing(n int) string {
 	return fmt.Sprintf("stderr F monopod: %d lines of output are missing here: the log file could not be written\n", n)
 }
 
-// next runs a Collector on what was left, and returns the log file after it has taken more from stdout.
+// next runs a Collector on the files of the victim, and returns the log file after it has collected more from stdout.
 func (v *victim) next(more string) string {
 	v.t.Helper()
 	c := newCollector(v.t, v.fifos)

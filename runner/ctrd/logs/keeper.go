@@ -18,35 +18,34 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Limits bound the log files. Zero values mean: not at all.
+// Limits bound the log files. Zero values mean no limit.
 type Limits struct {
-	// MaxSize is the size in bytes that a log file does not exceed: the line that would is the first one of the next
-	// file. Only a single entry that is longer has a file of its own that is larger.
+	// MaxSize is the maximum size of a log file in bytes: a line that would exceed it starts the next file. Only a single longer entry gets
+	// a larger file, of its own.
 	MaxSize int64
-	// MaxFiles is how many files there are of one instance at most, that which is written to included; at least 2.
+	// MaxFiles is the maximum number of files per instance, including the current one; at least 2.
 	MaxFiles int
-	// Total is how many bytes all logs may have together. It is a matter of some moments: nothing waits for it.
+	// Total is the maximum size of all logs together in bytes. It may be exceeded briefly, because writers do not wait for its enforcement.
 	Total int64
 }
 
-// over reports whether n bytes more do not belong into a file of the given size.
+// over reports whether a file of the given size would exceed the limit with n more bytes.
 func (l Limits) over(size int64, n int) bool {
 	return l.MaxSize > 0 && size > 0 && size+int64(n) > l.MaxSize
 }
 
-// errClosing ends work that the next process goes on with.
+// errClosing stops work that the next process resumes.
 var errClosing = errors.New("closing")
 
-// Sizes of what is compressed at once, and the rest after it: a third of one processor at most is used.
+// Compression works in blocks with pauses, using at most a third of one processor.
 const (
 	compressBlock = 128 << 10
 	compressRest  = 2
 )
 
-// keeper looks after the files that are not written to any more: how many there are, that they are compressed, and
-// what all of them use.
+// keeper manages the rotated files: their number, their compression, and the size of all logs.
 //
-// Goroutines: one while there is something to compress, one while there is too much.
+// Goroutines: one while files are compressed, one while the total is above its limit.
 type keeper struct {
 	limits Limits
 	log    *slog.Logger
@@ -54,23 +53,23 @@ type keeper struct {
 	notice func(Notice)
 	// dirs returns the log directories of our pods.
 	dirs func() []string
-	// remove removes a file; one that is gone is no error.
+	// remove removes a file; a missing one is not an error.
 	remove func(path string) error
-	// shed empties the file that is being written at path; false when nobody writes there.
+	// shed removes the current file at path; false if no container writes to it.
 	shed func(path string) bool
 
-	// ending is closed to end the work in the background.
+	// ending is closed to stop work in the background.
 	ending chan struct{}
 	work   sync.WaitGroup
 
-	// names is held while rotated files get their names or lose them.
+	// names is held while rotated files are renamed or removed.
 	names sync.Mutex
 
-	// used is at least what all logs use, as far as known.
+	// used is an upper estimate of the size of all logs.
 	used atomic.Int64
-	// stuck, where something could not be removed, is how much has to be used for the next try.
+	// stuck is the size from which the keeper tries again after a file could not be removed.
 	stuck atomic.Int64
-	// reclaiming reports whether there is a goroutine that makes it less.
+	// reclaiming means that a goroutine is reducing the total.
 	reclaiming atomic.Bool
 
 	mu      sync.Mutex // guards all below
@@ -93,7 +92,7 @@ func newKeeper(cfg Config) *keeper {
 	return k
 }
 
-// close ends all work and waits for that. What was being compressed is compressed by the next process.
+// close stops all work and waits for it. The next process finishes interrupted compression.
 func (k *keeper) close() {
 	k.mu.Lock()
 	if !k.stopped {
@@ -118,8 +117,7 @@ func (k *keeper) startLocked(f func()) bool {
 	return !k.stopped
 }
 
-// rotate gives the file at path another name, and removes the oldest of what it was before, so that there are never
-// more files than allowed.
+// rotate renames the file at path, and first removes the oldest rotated ones, so that the number of files never exceeds the limit.
 func (k *keeper) rotate(path string) error {
 	k.names.Lock()
 	defer k.names.Unlock()
@@ -135,7 +133,7 @@ func (k *keeper) rotate(path string) error {
 	return nil
 }
 
-// pruneLocked removes the oldest files but so many.
+// pruneLocked removes the oldest files until at most keep are left.
 func (k *keeper) pruneLocked(old []rotated, keep int) {
 	for _, r := range old[:max(0, len(old)-keep)] {
 		for _, path := range []string{r.plain, r.gz} {
@@ -144,7 +142,7 @@ func (k *keeper) pruneLocked(old []rotated, keep int) {
 	}
 }
 
-// removeLocked removes a file that is not written to, and returns how many bytes that gave.
+// removeLocked removes a rotated file and returns the number of bytes freed.
 func (k *keeper) removeLocked(path string) int64 {
 	if path == "" {
 		return 0
@@ -168,7 +166,7 @@ func removeFile(path string) error {
 	return nil
 }
 
-// tidy has the rotated files of the log at path brought in order in the background.
+// tidy compresses and prunes the rotated files of the log at path in the background.
 func (k *keeper) tidy(path string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -181,7 +179,7 @@ func (k *keeper) tidy(path string) {
 	}
 }
 
-// tidyAll works on the queue until it is empty.
+// tidyAll works until the queue is empty.
 func (k *keeper) tidyAll() {
 	for {
 		k.mu.Lock()
@@ -199,7 +197,7 @@ func (k *keeper) tidyAll() {
 	}
 }
 
-// tidyOne removes what a kill has left of the work, and compresses all rotated files but the newest.
+// tidyOne removes leftovers of a killed process, and compresses all rotated files except the newest.
 func (k *keeper) tidyOne(path string) error {
 	f, err := k.sweep(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -219,7 +217,7 @@ func (k *keeper) tidyOne(path string) error {
 	return nil
 }
 
-// sweep removes leftovers and surplus files, and returns what is there.
+// sweep removes leftovers and surplus files, and returns the remaining ones.
 func (k *keeper) sweep(path string) (family, error) {
 	k.names.Lock()
 	defer k.names.Unlock()
@@ -239,7 +237,7 @@ func (k *keeper) sweep(path string) (family, error) {
 	return listFamily(path)
 }
 
-// compress makes a .gz of a rotated file. It takes the place of the file when it is on the disk, whole.
+// compress replaces a rotated file by a .gz, after that has been synced to disk.
 func (k *keeper) compress(path string) (err error) {
 	src, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -273,7 +271,7 @@ func (k *keeper) compress(path string) (err error) {
 	return k.exchange(path, tmp)
 }
 
-// squeeze copies in blocks, with rests between them.
+// squeeze copies in blocks, with pauses.
 func (k *keeper) squeeze(dst io.Writer, src io.Reader) error {
 	w, err := gzip.NewWriterLevel(dst, gzip.BestSpeed)
 	if err != nil {
@@ -300,7 +298,7 @@ func (k *keeper) squeeze(dst io.Writer, src io.Reader) error {
 	return errClosing
 }
 
-// exchange puts the compressed file in the place of the plain one, unless that is gone.
+// exchange renames the compressed file and removes the plain one. If the plain one is gone already, it does nothing.
 func (k *keeper) exchange(path, tmp string) error {
 	k.names.Lock()
 	defer k.names.Unlock()
@@ -319,8 +317,8 @@ func (k *keeper) exchange(path, tmp string) error {
 	return nil
 }
 
-// Sweep brings the log files of all pods in order, once: what a kill or power cut has left of compressing goes, and
-// the total is brought below its limit. It returns when that is under way.
+// Sweep cleans up the log files of all pods once: it removes leftovers of interrupted compression, and reduces the total below its limit.
+// It returns once this work has been started.
 func (c *Collector) Sweep() {
 	for _, dir := range c.keeper.dirs() {
 		for _, path := range logsIn(dir) {
@@ -332,7 +330,7 @@ func (c *Collector) Sweep() {
 	}
 }
 
-// logsIn returns the log files, <container>/<n>.log, in the directory of a pod that have rotated parts or leftovers.
+// logsIn returns the log files, <container>/<n>.log, in the directory of a pod that have rotated files or leftovers.
 func logsIn(dir string) []string {
 	files, _ := filepath.Glob(filepath.Join(dir, "*", "*.log.*")) // only a wrong pattern is an error
 	var logs []string

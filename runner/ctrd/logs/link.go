@@ -19,15 +19,15 @@ type LinkName struct {
 	ID        string
 }
 
-// Path returns where the link is in dir: <pod>_<ns>_<container>-<id>.log. When that is too long, the pod's name is
-// cut. kubelet cuts the end, and with it the id: links of different containers would take each other's place.
+// Path returns the path of the link in dir: <pod>_<ns>_<container>-<id>.log. If it is too long, the name of the pod is truncated. The
+// kubelet truncates the end, including the id, so that links of different containers would collide.
 func (n LinkName) Path(dir string) string {
 	rest := "_" + n.Namespace + "_" + n.Container + "-" + n.ID + ".log"
 	return filepath.Join(dir, cut(n.Pod, maxFileName-len(rest))+rest)
 }
 
-// PodDir returns the directory for the logs of a pod in dir: <ns>_<name>_<uid>. When that is too long, the pod's
-// name is cut; kubelet cannot run such a pod.
+// PodDir returns the directory for the logs of a pod in dir: <ns>_<name>_<uid>. If it is too long, the name of the pod is truncated; the
+// kubelet cannot run such a pod.
 func PodDir(dir, namespace, name, uid string) string {
 	first, last := namespace+"_", "_"+uid
 	return filepath.Join(dir, first+cut(name, maxFileName-len(first)-len(last))+last)
@@ -35,7 +35,7 @@ func PodDir(dir, namespace, name, uid string) string {
 
 func cut(s string, n int) string { return s[:max(0, min(len(s), n))] }
 
-// Link makes the link in dir point to logPath, replacing another one of that name. It is idempotent.
+// Link makes the link in dir point to logPath, and replaces an existing link of that name. It is idempotent.
 func Link(dir string, name LinkName, logPath string) error {
 	path := name.Path(dir)
 	if old, err := os.Readlink(path); err == nil && old == logPath {
@@ -54,7 +54,7 @@ func Link(dir string, name LinkName, logPath string) error {
 	return nil
 }
 
-// replaceLink puts a new link in the place of an old one without a moment in which there is none.
+// replaceLink replaces a link atomically.
 func replaceLink(path, target string) error {
 	tmp := filepath.Join(filepath.Dir(path), ".monopod-"+fmt.Sprint(os.Getpid()))
 	_ = os.Remove(tmp)
@@ -64,7 +64,7 @@ func replaceLink(path, target string) error {
 	return os.Rename(tmp, path)
 }
 
-// Unlink removes the link. It is idempotent. A directory of that name, which is not ours, stays.
+// Unlink removes the link. It is idempotent. A directory of that name is kept, because this package did not create it.
 func Unlink(dir string, name LinkName) error {
 	err := os.Remove(name.Path(dir))
 	if info, serr := os.Lstat(name.Path(dir)); err != nil && serr == nil && info.IsDir() {

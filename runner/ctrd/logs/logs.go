@@ -1,24 +1,24 @@
 // Package logs copies the output of containers from FIFOs to CRI log files, and reads those files.
 //
-// It owns the FIFO directories, the log files and the links to them. It must not know pods, nor decide when
-// a container has ended: the owner calls Finish after the task was deleted.
+// It owns the FIFO directories, the log files and the links to them. It must not know pods or decide when a container has exited: the owner
+// calls Finish after the task was deleted.
 //
-// Goroutines: two per attached container, which end with Finish or Close; idle ones hold no buffers; those of keeper
-// while old files are compressed or removed. Read runs in its caller's goroutine (and fsnotify's own while following).
+// Goroutines: two per attached container until Finish or Close, without buffers while idle; those of keeper while old files are compressed
+// or removed. Read runs in the goroutine of its caller (plus that of fsnotify while following).
 //
-// A log is one file or several: <n>.log is written to, <n>.log.<time> and <n>.log.<time>.gz are what it was before.
-// The writer itself rotates, between two lines, so that no file exceeds its limit; a rename comes between two announced
-// writes, and the journal knows the file by its inode. Read takes all of them for one.
+// A log is one file or several: <n>.log is the current one, <n>.log.<time> and <n>.log.<time>.gz are rotated ones. The writer itself
+// rotates, between two lines, so that no file exceeds its limit. A rename never happens during an announced write, and the journal
+// identifies the file by its inode. Read reads all files as one log.
 //
-// What is lost: what the disk of the log files refuses. A process that is killed, at whatever instruction, loses
-// and doubles nothing: output is in the FIFO, which the shim holds open, or in a spool beside it, or in the log
-// file, and the journal says what of a spool is in the log file. See journal and spool. The exceptions:
-//   - a power cut ends FIFOs and spools;
-//   - a journal that cannot be made, or a spool that finds no room, is left out with one warning, and then a kill
-//     loses what was taken from the FIFO and not written;
+// Output is lost only if the disk of the log files refuses it. Killing the process at any instruction neither loses nor duplicates output:
+// it is in the FIFO, which the shim holds open, in a spool next to it, or in the log file, and the journal records which part of a spool is
+// in the log file. See journal and spool. The exceptions:
+//   - a power cut loses the content of FIFOs and spools;
+//   - if a journal cannot be created, or there is no space for a spool, they are not used (with one warning); then a kill
+//     loses what was read from the FIFO but not written;
 //   - the journal itself may be on its way to a disk or to swap in the microseconds of the kill: see spool;
-//   - a log file that is moved to another directory in the instant of a write during which the process is killed
-//     gets those lines, and so does its successor.
+//   - if the log file is moved to another directory during the very write in which the process is killed, both that file
+//     and its successor get these lines.
 package logs
 
 import (
@@ -35,7 +35,7 @@ import (
 	"time"
 )
 
-// Names in the directory of a container.
+// Names of files in the directory of a container.
 const (
 	stdinName  = "stdin"
 	stdoutName = "stdout"
@@ -46,8 +46,8 @@ const (
 	spoolSuffix = ".spool"
 )
 
-// Collector owns one directory with a subdirectory per container: FIFOs and where their output goes.
-// Its methods may be called concurrently, but not two at once for the same container.
+// Collector owns one directory with a subdirectory per container, which contains its FIFOs and the path of its log. Methods may be called
+// concurrently for different containers, but not for the same one.
 type Collector struct {
 	dir, boot    string
 	log          *slog.Logger
@@ -66,21 +66,21 @@ type container struct {
 	journal *journal // nil: none could be made
 	readers [2]*reader
 	taps    taps
-	// running counts the readers that have not ended; done is closed by the last one.
+	// running counts the running readers; the last one closes done.
 	running atomic.Int32
 	done    chan struct{}
 }
 
-// Config of a Collector.
+// Config configures a Collector.
 type Config struct {
-	// Dir holds the FIFOs.
+	// Dir is the directory for FIFOs.
 	Dir string
-	// Boot is that of the machine: what was written in another one is dropped. Empty: nothing is.
+	// Boot is the current boot ID: files of other boots are removed. If it is empty, nothing is removed.
 	Boot   string
 	Limits Limits
-	// PodDirs returns the log directories of pods that count for Limits.Total, and no others; nil: there are none.
+	// PodDirs returns the log directories of the pods that count for Limits.Total; nil means none.
 	PodDirs func() []string
-	// Notice, which may be nil, is told what befalls the logs. It must not wait for anything.
+	// Notice is called for events that concern logs; it must not block. Nil disables it.
 	Notice func(Notice)
 	Log    *slog.Logger
 }
@@ -92,8 +92,8 @@ func NewCollector(cfg Config) *Collector {
 	return c
 }
 
-// Attach makes the FIFOs of container id, remembers logPath on disk, and copies in the background.
-// It is idempotent. A log file that cannot be opened is no error: it is tried again with each output.
+// Attach creates the FIFOs of container id, stores logPath on disk, and starts copying in the background. It is idempotent. If the log file
+// cannot be opened, this is not an error: each write tries again.
 func (c *Collector) Attach(id, logPath string) (stdout, stderr string, err error) {
 	dir := filepath.Join(c.dir, id)
 	stdout, stderr = filepath.Join(dir, stdoutName), filepath.Join(dir, stderrName)
@@ -122,8 +122,8 @@ func (c *Collector) Attach(id, logPath string) (stdout, stderr string, err error
 	return stdout, stderr, nil
 }
 
-// Stdin makes the FIFO that an attached container reads its standard input from. The shim holds its other end open, so
-// that there is no end of it. It goes with Finish.
+// Stdin creates the FIFO for the standard input of an attached container. The shim holds it open, so that the container never reads EOF.
+// Finish removes it.
 func (c *Collector) Stdin(id string) (path string, err error) {
 	path = filepath.Join(c.dir, id, stdinName)
 	if err := makeFIFO(path); err != nil {
@@ -140,13 +140,13 @@ func (c *Collector) start(id, dir, logPath string) (*container, error) {
 		done:    make(chan struct{}),
 	}
 	if ct.journal != nil {
-		ct.out.untold = ct.journal.dropped.Load()
+		ct.out.unreported = ct.journal.dropped.Load()
 	}
 	for i, name := range []string{stdoutName, stderrName} {
 		r := &reader{
 			out: ct.out, pool: &c.pool, split: splitter{stream: name}, log: c.log, now: time.Now, delay: c.delay, stall: c.stall,
-			give: func(data []byte) { ct.taps.give(i, data) },
-			part: partSize(c.keeper.limits.MaxSize), most: writeMost(c.keeper.limits.MaxSize),
+			publish: func(data []byte) { ct.taps.publish(i, data) },
+			part:    partSize(c.keeper.limits.MaxSize), most: writeMost(c.keeper.limits.MaxSize),
 		}
 		path := filepath.Join(dir, name)
 		if ct.journal != nil {
@@ -173,8 +173,7 @@ func (c *Collector) start(id, dir, logPath string) (*container, error) {
 	return ct, nil
 }
 
-// journal opens the journal in dir and ends what was under way when the last process was killed. It returns nil
-// after an error, which it tells.
+// journal opens the journal in dir and settles a write that a kill interrupted. After an error, which it logs, it returns nil.
 func (c *Collector) journal(dir, logPath string) *journal {
 	j, err := openJournal(filepath.Join(dir, journalName))
 	if err != nil {
@@ -187,7 +186,7 @@ func (c *Collector) journal(dir, logPath string) *journal {
 	return j
 }
 
-// ended is called by each reader; the last one closes the file and the journal.
+// ended is called when a reader ends; the last one closes the file and the journal.
 func (ct *container) ended() {
 	if ct.running.Add(-1) == 0 {
 		ct.taps.end()
@@ -199,20 +198,20 @@ func (ct *container) ended() {
 	}
 }
 
-func (ct *container) tell(m mode) {
+func (ct *container) setMode(m mode) {
 	for _, r := range ct.readers {
-		r.tell(m)
+		r.setMode(m)
 	}
 }
 
-// Finish waits until all output of id has been written (the task must be deleted or gone) but not longer
-// than ctx, then removes its FIFOs. It is idempotent; after an error it can be called again.
+// Finish waits until all output of id has been written (the task must have been deleted), but not longer than ctx, then removes its FIFOs.
+// It is idempotent; after an error it can be called again.
 func (c *Collector) Finish(ctx context.Context, id string) error {
 	c.mu.Lock()
 	ct := c.containers[id]
 	c.mu.Unlock()
 	if ct != nil {
-		ct.tell(modeDrain)
+		ct.setMode(modeDrain)
 		select {
 		case <-ct.done:
 		case <-ctx.Done():
@@ -231,7 +230,7 @@ func (c *Collector) Finish(ctx context.Context, id string) error {
 	return nil
 }
 
-// Reopen makes the container's log file anew under its path, after somebody renamed it away.
+// Reopen creates the container's log file again after another program renamed it.
 func (c *Collector) Reopen(id string) error {
 	c.mu.Lock()
 	ct := c.containers[id]
@@ -245,7 +244,7 @@ func (c *Collector) Reopen(id string) error {
 	return nil
 }
 
-// IDs returns the attached containers, sorted. After Recover the owner calls Finish for those it does not know.
+// IDs returns the attached containers, sorted. After Recover, the owner calls Finish for unknown ones.
 func (c *Collector) IDs() []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -257,7 +256,7 @@ func (c *Collector) IDs() []string {
 	return ids
 }
 
-// Lost returns how many lines of id could not be written to its log file so far.
+// Lost returns how many lines of id could not be written to its log file.
 func (c *Collector) Lost(id string) uint64 {
 	c.mu.Lock()
 	ct := c.containers[id]
@@ -268,8 +267,8 @@ func (c *Collector) Lost(id string) uint64 {
 	return ct.out.lostLines()
 }
 
-// Close stops copying without waiting for the containers; their output waits in the FIFOs for the next
-// Recover. The beginning of a line that was read already is written as a P piece: it may be long until then.
+// Close stops copying without waiting for the containers; their output stays in the FIFOs until the next Recover. An incomplete line that
+// was already read is written as a P piece, because that may take long.
 func (c *Collector) Close() error {
 	c.mu.Lock()
 	c.closed = true
@@ -279,7 +278,7 @@ func (c *Collector) Close() error {
 	}
 	c.mu.Unlock()
 	for _, ct := range all {
-		ct.tell(modeStop)
+		ct.setMode(modeStop)
 	}
 	for _, ct := range all {
 		<-ct.done

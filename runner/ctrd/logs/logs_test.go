@@ -25,7 +25,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// collectForEver is the body of a child process that is going to be killed.
+// collectForEver runs in a child process until it is killed.
 func collectForEver(dir string) {
 	cfg := Config{Dir: dir, Log: slog.New(slog.NewTextHandler(os.Stderr, nil))}
 	if s := os.Getenv("LOGS_TEST_LIMITS"); s != "" {
@@ -41,7 +41,7 @@ func collectForEver(dir string) {
 	select {}
 }
 
-// eventually fails the test when cond has not become true in a minute.
+// eventually fails the test if cond does not become true within a minute.
 func eventually(t *testing.T, what string, cond func() bool) {
 	t.Helper()
 	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(time.Millisecond) {
@@ -70,7 +70,7 @@ func newCollectorWith(t *testing.T, cfg Config) *Collector {
 	return c
 }
 
-// openShim opens a FIFO the way the shim does.
+// openShim opens a FIFO as the shim does.
 func openShim(t *testing.T, path string) *os.File {
 	t.Helper()
 	f, err := os.OpenFile(path, os.O_RDWR, 0)
@@ -115,7 +115,7 @@ func content(t *testing.T, path string) string {
 	return string(b)
 }
 
-// has reports whether a file has a text; for a moment, while it is rotated, it is not there.
+// has reports whether a file contains a text; during a rotation the file may be missing briefly.
 func has(path, text string) bool {
 	b, _ := os.ReadFile(path)
 	return strings.Contains(string(b), text)
@@ -123,7 +123,7 @@ func has(path, text string) bool {
 
 var stampRE = regexp.MustCompile(`(?m)^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{9}Z `)
 
-// plain returns the log file without the times, and fails when a line has none.
+// plain returns the log file without times, and fails if a line has none.
 func plain(t *testing.T, path string) string {
 	t.Helper()
 	s := content(t, path)
@@ -269,8 +269,8 @@ func TestRecoverCopesWithWhatItFinds(t *testing.T) {
 	}
 }
 
-// TestDamageToOneContainerIsNoDamageToOthers: whatever happened to the files of one container, the others are attached, and so is that one when
-// its owner says where its output goes. What an earlier boot has left is removed.
+// TestDamageToOneContainerIsNoDamageToOthers: whatever happened to the files of one container, the others are attached, and so is that one
+// when its owner passes the log path. Files of an earlier boot are removed.
 func TestDamageToOneContainerIsNoDamageToOthers(t *testing.T) {
 	for name, spoil := range map[string]func(dir string) error{
 		"empty":     func(dir string) error { return os.Truncate(filepath.Join(dir, metaName), 0) },
@@ -378,7 +378,7 @@ func TestDrainingIsNotEndedByTheDeadlineThatBeginsIt(t *testing.T) {
 		if !late {
 			late = true
 			put(t, shim, "two\n")
-			r.tell(modeDrain)
+			r.setMode(modeDrain)
 		}
 		return time.Now()
 	}

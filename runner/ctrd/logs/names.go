@@ -10,26 +10,26 @@ import (
 )
 
 const (
-	// rotatedFormat is the end of a rotated file's name, in UTC, so that names sort by time.
+	// rotatedFormat is the suffix of rotated files, in UTC, so that names sort by time.
 	rotatedFormat = "20060102-150405"
 	gzSuffix      = ".gz"
-	// tmpSuffix is that of a file that is being compressed. Nobody has it after a kill.
+	// tmpSuffix is the suffix of a file that is being compressed. After a kill, it is a leftover.
 	tmpSuffix = ".tmp"
 )
 
-// rotated is what a log file of a container was in an earlier time: <n>.log.<stamp>, also as .gz.
+// rotated is a rotated log file: <n>.log.<stamp>, optionally with .gz.
 type rotated struct {
-	// stamp tells which is the newer of two; it is the time of the rotation unless the clock jumped.
+	// stamp orders rotated files; it is the time of the rotation unless the clock was set back.
 	stamp string
-	// plain and gz are the paths; one is empty but in the instant after the one was made of the other.
+	// plain and gz are paths. One is empty, except briefly while gz replaces plain.
 	plain, gz string
 }
 
-// family is what is there beside the log file at path.
+// family are the files that belong to the log file at path.
 type family struct {
-	// old are the rotated files, the oldest first.
+	// old are the rotated files, oldest first.
 	old []rotated
-	// tmp are what compressing has left behind.
+	// tmp are leftovers of interrupted compression.
 	tmp []string
 }
 
@@ -48,7 +48,7 @@ func listFamily(path string) (family, error) {
 	return familyOf(path, names), nil
 }
 
-// familyOf picks out of the names in the directory of a log file those that belong to it.
+// familyOf selects from the names in the directory of a log file those that belong to it.
 func familyOf(path string, names []string) family {
 	var f family
 	byStamp := map[string]*rotated{}
@@ -89,7 +89,7 @@ func isStamp(s string) bool {
 	return err == nil
 }
 
-// newest is the stamp of the newest rotated file, empty when there is none.
+// newest returns the stamp of the newest rotated file; empty if there is none.
 func (f family) newest() string {
 	if len(f.old) == 0 {
 		return ""
@@ -97,8 +97,8 @@ func (f family) newest() string {
 	return f.old[len(f.old)-1].stamp
 }
 
-// nextStamp names what is rotated now. Two in a second and a clock that was set back must not mix up the order:
-// the name is then the last one's and a second.
+// nextStamp returns the stamp for a rotation. If two happen in one second, or the clock was set back, it is one second after the last
+// stamp, to keep the order.
 func nextStamp(now time.Time, last string) string {
 	stamp := now.UTC().Format(rotatedFormat)
 	if stamp > last && isStamp(stamp) {
@@ -111,7 +111,7 @@ func nextStamp(now time.Time, last string) string {
 	return at.Add(time.Second).Format(rotatedFormat)
 }
 
-// NumberOf is the number of the instance that a file is the log of, or a rotated part of it; -1 for other files.
+// NumberOf returns the instance number of a log file, rotated or not; -1 for other files.
 func NumberOf(name string) int {
 	base, rest, ok := strings.Cut(name, ".log")
 	if !ok || rest != "" && (rest[0] != '.' || !isStamp(strings.TrimSuffix(rest[1:], gzSuffix))) || base == "" || len(base) > 9 {

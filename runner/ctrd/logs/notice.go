@@ -1,27 +1,27 @@
 package logs
 
-// NoticeKind says what a Notice is about.
+// NoticeKind is the kind of a Notice.
 type NoticeKind int
 
 const (
-	// Dropping reports whether the log file of a container cannot be written, and its output is dropped. Told once a minute at most.
+	// Dropping means that the log file of a container cannot be written, so its output is dropped. Sent at most once a minute.
 	Dropping NoticeKind = iota
-	// Resumed reports whether it is written again.
+	// Resumed means that the log file can be written again.
 	Resumed
-	// Trimmed reports whether files were removed because all logs together were too large.
+	// Trimmed means that files were removed because all logs together were too large.
 	Trimmed
 )
 
-// Notice is what the owner of the pods may want to tell about their logs.
+// Notice is an event that concerns logs.
 type Notice struct {
 	Kind NoticeKind
-	// Container is the id, for Dropping and Resumed; Path is its log file.
+	// Container is the container ID, for Dropping and Resumed; Path is its log file.
 	Container, Path string
-	// Lines is how many were dropped, for Resumed.
+	// Lines is the number of dropped lines, for Resumed.
 	Lines uint64
-	// Err is why, for Dropping.
+	// Err is the reason, for Dropping.
 	Err error
-	// Files and Bytes are what was removed, for Trimmed.
+	// Files and Bytes count the removed files and their size, for Trimmed.
 	Files int
 	Bytes int64
 }

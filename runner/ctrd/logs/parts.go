@@ -14,20 +14,20 @@ import (
 	"github.com/klauspost/compress/gzip"
 )
 
-// part is one file of a log, open for reading. It stays what it is when the file gets another name or is removed.
+// part is one open file of a log. It stays valid when the file is renamed or removed.
 type part struct {
 	f *os.File
-	// stamp is that of a rotated file, empty for the one that is written to.
+	// stamp is that of a rotated file; empty for the current file.
 	stamp string
-	// text is what is in the file, from where it is read on.
+	// text is the content of the file from the position of the reader.
 	text io.Reader
 	gz   bool
 }
 
-// openParts opens the files of the log at path that are newer than a stamp, the oldest first. The last one is that
-// which is written to, if there is one, or was a moment ago; newest is the newest stamp of those before it.
+// openParts opens the files of the log at path that are newer than a stamp, oldest first. The last one is the current file, if it exists,
+// or was the current one a moment ago; newest is the newest stamp of the others.
 func openParts(path, after string) (parts []*part, newest string, err error) {
-	// It is opened before the others are listed: should it be rotated meanwhile it is one of them.
+	// It is opened before the others are listed: if it is rotated meanwhile, it appears among them.
 	last, err := openPart(path, "", false)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, "", err
@@ -65,8 +65,8 @@ func openParts(path, after string) (parts []*part, newest string, err error) {
 	return parts, newest, nil
 }
 
-// listStamps lists the rotated files, with none missing between two. What gets its name while a directory is read may be
-// seen or not, so it is read twice: the second time has all that the first one can have passed by.
+// listStamps lists the rotated files without gaps. A file renamed while the directory is read may be missed, so the directory is read
+// twice: the second time finds all files that the first one may have missed.
 func listStamps(path string) ([]string, error) {
 	first, err := listFamily(path)
 	if err != nil {
@@ -86,7 +86,7 @@ func listStamps(path string) ([]string, error) {
 	return slices.Compact(stamps), nil
 }
 
-// openRotated prefers the plain file, which may be compressed at any moment.
+// openRotated prefers the plain file, which may be replaced by a compressed one at any moment.
 func openRotated(path, stamp string) (*part, error) {
 	plain := path + "." + stamp
 	p, err := openPart(plain, stamp, false)
@@ -116,7 +116,7 @@ func closeParts(parts []*part) {
 	}
 }
 
-// same reports whether two open files are, or were made from, the same one. No two log files begin with the same line.
+// same reports whether both parts are the same log file, compressed or not. Log files never begin with the same line.
 func (p *part) same(other *part) bool {
 	a, err1 := p.f.Stat()
 	b, err2 := other.f.Stat()
@@ -127,7 +127,7 @@ func (p *part) same(other *part) bool {
 	return len(head) > 0 && bytes.Equal(head, other.head())
 }
 
-// headSize is how much of a first line is compared.
+// headSize is how many bytes of a first line are compared.
 const headSize = 256
 
 func (p *part) head() []byte {
@@ -145,7 +145,7 @@ func (p *part) head() []byte {
 	return line
 }
 
-// tail moves to the last lines of the part, as many as c still wants; false when it has too few and is read whole.
+// tail positions the part at the last lines that c still needs; it returns false if the part has fewer and must be read whole.
 func (p *part) tail(c *tailCounter) (bool, error) {
 	if p.gz {
 		return p.tailGz(c)
@@ -162,7 +162,7 @@ func (p *part) tail(c *tailCounter) (bool, error) {
 	return found, err
 }
 
-// tailGz reads a compressed file twice: it is known only at its end how many lines it has.
+// tailGz reads a compressed file twice: the first time to count its lines.
 func (p *part) tailGz(c *tailCounter) (bool, error) {
 	lines, at := 0, 0
 	last := [2]int{-1, -1} // of each stream, where the P is that no entry follows
@@ -202,7 +202,7 @@ func (p *part) tailGz(c *tailCounter) (bool, error) {
 	})
 }
 
-// entries reads the part from its beginning, and on from where f says to stop.
+// entries reads the part from the beginning until f returns an error.
 func (p *part) entries(f func(entry) bool) error {
 	r := bufio.NewReaderSize(&gzText{f: p.f}, blockSize)
 	p.text = r
@@ -220,8 +220,7 @@ func (p *part) entries(f func(entry) bool) error {
 	}
 }
 
-// gzText is what is in a compressed file, from its beginning. Where the file is damaged the text ends: what comes after
-// it is in other files.
+// gzText is the content of a compressed file. At damaged data the text ends without an error, so that later files are read.
 type gzText struct {
 	f *os.File
 	z *gzip.Reader
@@ -240,7 +239,7 @@ func (g *gzText) Read(b []byte) (int, error) {
 	return n, ended(err)
 }
 
-// ended turns the errors of a damaged file into its end.
+// ended turns the errors of a damaged file into io.EOF.
 func ended(err error) error {
 	var corrupt flate.CorruptInputError
 	if errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, gzip.ErrHeader) || errors.Is(err, gzip.ErrChecksum) || errors.As(err, &corrupt) {
@@ -249,8 +248,7 @@ func ended(err error) error {
 	return err
 }
 
-// realPath is the path of a log file that may be named by a link, and may just be missing between two steps of a
-// rotation.
+// realPath resolves a log file that may be a link, and may be missing briefly during a rotation.
 func realPath(path string) (string, error) {
 	if to, err := os.Readlink(path); err == nil {
 		if !filepath.IsAbs(to) {

@@ -21,12 +21,12 @@ type ReadOptions struct {
 	Since      time.Time
 	Timestamps bool
 	LimitBytes int64 // 0: no limit
-	// Done, when following, is closed when the container has ended: Read then returns at the end of the file.
+	// Done is closed when the container has exited; a following Read then returns at the end of the file.
 	Done <-chan struct{}
 }
 
-// Read prints the CRI log at path to the writers: the content of the lines, long ones joined again, what was rotated
-// away included. Following, it goes on to the new file after a rotation, and returns nil when ctx ends.
+// Read prints the CRI log at path to the writers: the content of the lines, including rotated files, with long lines joined. When
+// following, it continues with the new file after a rotation, and returns nil when ctx ends.
 func Read(ctx context.Context, path string, o ReadOptions, stdout, stderr io.Writer) error {
 	l, err := openLog(path, o)
 	if err != nil {
@@ -44,10 +44,10 @@ func Read(ctx context.Context, path string, o ReadOptions, stdout, stderr io.Wri
 	return nil
 }
 
-// logReader reads the lines of a log: of its files one after the other, and of those that follow.
+// logReader reads the lines of a log: its files one after the other, and new ones after rotations.
 type logReader struct {
 	path string
-	// parts are the files to read, the present one first.
+	// parts are the files to read, starting with the present one.
 	parts []*part
 	// newest is the newest stamp of a rotated file when parts were opened.
 	newest string
@@ -66,8 +66,8 @@ func openLog(path string, o ReadOptions) (*logReader, error) {
 	}
 	l := &logReader{path: path, done: o.Done}
 	if o.Follow {
-		// Before the first read, so that nothing written after it goes unnoticed. The directory, because a
-		// rotation makes a new file in it.
+		// The watch starts before the first read, so that no later write is missed. It is on the directory, because a rotation creates a
+		// new file.
 		if l.watch, err = watchDir(filepath.Dir(path)); err != nil {
 			return nil, err
 		}
@@ -93,7 +93,7 @@ func watchDir(dir string) (*fsnotify.Watcher, error) {
 	return w, nil
 }
 
-// skip leaves out all but the last n lines; n below 0 means none.
+// skip leaves out all but the last n lines; negative means all lines are printed.
 func (l *logReader) skip(n int) error {
 	if n < 0 {
 		return nil
@@ -120,10 +120,10 @@ func (l *logReader) close() {
 	closeParts(l.parts)
 }
 
-// copy prints everything up to the end of the file, then, when following, all that comes.
+// copy prints everything up to the end of the file and, when following, everything written later.
 func (l *logReader) copy(ctx context.Context, p *printer) error {
 	for {
-		// Asked before reading: what was written until the container ended is then read for certain.
+		// Checked before reading, so that all output of a container that has exited is read.
 		last := l.watch == nil || isClosed(l.done)
 		if err := l.drain(ctx, p); err != nil {
 			return err
@@ -138,7 +138,7 @@ func (l *logReader) copy(ctx context.Context, p *printer) error {
 		}
 		switch {
 		case moved:
-			// The writer has left the old file; what it wrote there last may have come after drain.
+			// The writer has switched to a new file; its last writes to the old one may have come after drain.
 			if err := l.drain(ctx, p); err != nil {
 				return err
 			}
@@ -167,7 +167,7 @@ func isClosed(ch <-chan struct{}) bool {
 	}
 }
 
-// drain prints all whole lines up to the end of the present file.
+// drain prints all complete lines up to the end of the present file.
 func (l *logReader) drain(ctx context.Context, p *printer) error {
 	for ctx.Err() == nil {
 		line, err := l.line()
@@ -188,7 +188,7 @@ func (l *logReader) drain(ctx context.Context, p *printer) error {
 	return nil
 }
 
-// line returns the next whole line, or io.EOF; the beginning of one is kept for later.
+// line returns the next complete line, or io.EOF; an incomplete line is kept for later.
 func (l *logReader) line() ([]byte, error) {
 	scanned := 0
 	for {
@@ -204,7 +204,7 @@ func (l *logReader) line() ([]byte, error) {
 	}
 }
 
-// fill reads more into buf, which grows only for a line longer than it.
+// fill reads more into buf, which grows only for lines longer than it.
 func (l *logReader) fill() error {
 	n := copy(l.buf, l.buf[l.pos:])
 	l.buf, l.pos = l.buf[:n], 0
@@ -219,15 +219,15 @@ func (l *logReader) fill() error {
 	return err
 }
 
-// advance turns to the next file.
+// advance switches to the next file.
 func (l *logReader) advance() {
 	l.parts[0].f.Close()
 	l.parts = l.parts[1:]
 	l.buf, l.pos = l.buf[:0], 0
 }
 
-// rotated says, when following, whether there is another file to read after the present one: another one has taken the
-// name, or it was cut short.
+// rotated reports, when following, whether another file must be read after the present one: path is a different file now, or the file was
+// truncated.
 func (l *logReader) rotated() (bool, error) {
 	if l.watch == nil {
 		return false, nil
@@ -255,7 +255,7 @@ func (l *logReader) rotated() (bool, error) {
 	return err == nil && !os.SameFile(old, now), err
 }
 
-// next opens what comes after the present file: there may have been several rotations since it was opened.
+// next opens the files after the present one: there may have been several rotations since it was opened.
 func (l *logReader) next() error {
 	present := l.parts[0]
 	parts, newest, err := openParts(l.path, max(l.newest, present.stamp))
@@ -277,7 +277,7 @@ func (l *logReader) next() error {
 	return nil
 }
 
-// wait blocks until something happened in the directory, the container ended, or ctx did.
+// wait blocks until the directory changes, the container exits, or ctx ends.
 func (l *logReader) wait(ctx context.Context) error {
 	select {
 	case <-ctx.Done():

@@ -241,8 +241,8 @@ func TestFollowOfACollectedLogSeesEveryLine(t *testing.T) {
 			if err := c.Reopen("a"); err != nil {
 				t.Fatal(err)
 			}
-			// One rotation at a time: a reader cannot find a file that was rotated away before it looked. This
-			// line is written after Reopen, so who has it has come to the new file.
+			// One rotation at a time: a reader cannot find a file that was rotated before it looked. This line is written after Reopen, so
+			// a reader that has seen it has opened the new file.
 			put(t, o, "rotated\n")
 			want.WriteString("rotated\n")
 			eventually(t, "the follower has come to the new file", func() bool { return f.out.String() == want.String() })

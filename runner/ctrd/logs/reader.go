@@ -14,19 +14,18 @@ import (
 )
 
 const (
-	// readSize is the capacity of a FIFO: one read takes all there is.
+	// readSize is the capacity of a FIFO: one read empties it.
 	readSize = 64 << 10
-	// writeSize bounds the output kept in memory before it goes to the file.
+	// writeSize is the maximum output in memory before it is written to the file.
 	writeSize = 256 << 10
-	// splitSize is how much is split at a time: a byte of input can become fifty.
+	// splitSize is the maximum input split at a time, because one byte can become fifty.
 	splitSize = 4 << 10
-	// partialDelay is how long the beginning of a line may wait for its end before it is written as a P
-	// piece. It makes prompts visible. Programs that write one line in several pieces are much faster than
-	// this, so their lines stay in one piece.
+	// partialDelay is how long an incomplete line waits for its end before it is written as a P piece, so that prompts become visible.
+	// Programs that write one line in several pieces are much faster, so their lines stay in one piece.
 	partialDelay = time.Second
 )
 
-// partSize and writeMost keep what is written at a time small beside the size that a log file may have.
+// partSize and writeMost keep each write small compared with the maximum size of a log file.
 func partSize(maxSize int64) int {
 	if maxSize <= 0 {
 		return splitSize
@@ -41,15 +40,15 @@ func writeMost(maxSize int64) int {
 	return int(min(maxSize/8, writeSize))
 }
 
-// mode is what a reader has been told to do.
+// mode is the state requested from a reader.
 type mode = int32
 
 const (
-	// modeCopy: wait for data, for ever.
+	// modeCopy: wait for data without limit.
 	modeCopy mode = iota
-	// modeDrain: copy what is there, then end.
+	// modeDrain: copy available data, then end.
 	modeDrain
-	// modeStop: end now; what is in the FIFO waits for the next run.
+	// modeStop: end now; data in the FIFO waits for the next run.
 	modeStop
 )
 
@@ -59,7 +58,7 @@ type batch struct {
 	out []byte
 }
 
-// batches hands out batches to the readers that have data.
+// batches provides batches to readers that have data.
 type batches struct{ pool sync.Pool }
 
 func (p *batches) get() *batch {
@@ -75,36 +74,35 @@ func (p *batches) put(b *batch) {
 	}
 }
 
-// reader copies one FIFO into a log file. Its goroutine is run; only tell may be called from others.
+// reader copies one FIFO into a log file in its goroutine run. Other goroutines may only call setMode.
 //
-// The FIFO is open for reading and writing, so that there is always a writer: a read never reports the end,
-// neither before the shim has opened it nor after the shim died. The end is therefore never seen but said:
-// tell(modeDrain), by the owner who knows that nobody can write any more.
+// The FIFO is open for reading and writing, so that it always has a writer: a read returns EOF neither before the shim has opened it nor
+// after the shim died. The owner knows when no process can write any longer, and then ends the reader with setMode(modeDrain).
 type reader struct {
 	fifo  *os.File
 	raw   syscall.RawConn
 	out   *logFile
 	pool  *batches
 	split splitter
-	// spool is nil when the container has no journal: then output is in memory only until it is written.
+	// spool is nil if the container has no journal: then output is only in memory until it is written.
 	spool *spool
 	log   *slog.Logger
 	now   func() time.Time
-	// give passes on what was read to those who look on; nil: there can be none.
-	give func([]byte)
-	// delay is partialDelay, stall is stallAfter, but for tests.
+	// publish passes output to taps; nil if there can be none.
+	publish func([]byte)
+	// delay is partialDelay and stall is stallAfter, except in tests.
 	delay, stall time.Duration
-	// part is how many bytes are split at a time, most how much output is written at a time.
+	// part is the maximum number of bytes split at a time, most the maximum output written at a time.
 	part, most int
 
 	mode atomic.Int32
 
-	// Of the goroutine only: the result of the last read.
+	// Used by the goroutine only: the result of the last read.
 	batch *batch
 	n     int
 	err   error
-	// loose reports whether the pending line is not in the spool, warned that this was told.
-	loose, warned bool
+	// unspooled means that the pending line is not in the spool, warned that this was logged.
+	unspooled, warned bool
 }
 
 // open opens the FIFO for r, and the spool.
@@ -127,10 +125,10 @@ func (r *reader) open(path string) error {
 	return nil
 }
 
-// tell changes the mode and wakes the goroutine.
-func (r *reader) tell(m mode) {
+// setMode changes the mode and wakes the goroutine.
+func (r *reader) setMode(m mode) {
 	r.mode.Store(m)
-	// An error means that the reader has ended, which is what is wanted.
+	// An error means that the reader has ended, which is the goal.
 	_ = r.fifo.SetReadDeadline(time.Unix(1, 0))
 }
 
@@ -142,7 +140,7 @@ func (r *reader) close() {
 	}
 }
 
-// run copies until it is told to end, what an earlier process has left in the spool first.
+// run copies until its mode ends it, starting with output that an earlier process left in the spool.
 func (r *reader) run() {
 	defer r.close()
 	r.resume()
@@ -164,7 +162,7 @@ func (r *reader) run() {
 	}
 }
 
-// wait blocks until it has read something, or the deadline: that of a pending line, or a call of tell.
+// wait blocks until it has read something or the deadline has passed: that of a pending line, or one set by setMode.
 func (r *reader) wait() error {
 	var deadline time.Time
 	if len(trimCR(r.split.pending)) > 0 {
@@ -173,8 +171,8 @@ func (r *reader) wait() error {
 	if err := r.fifo.SetReadDeadline(deadline); err != nil {
 		return err
 	}
-	// tell stores the mode before it sets its deadline. So either it is seen here, or its deadline comes
-	// after the one just set and ends the read.
+	// setMode stores the mode before it sets the deadline. So either the mode is seen here, or the deadline set by setMode replaces this
+	// one and ends the read.
 	if r.mode.Load() != modeCopy {
 		return os.ErrDeadlineExceeded
 	}
@@ -189,7 +187,7 @@ func (r *reader) read(attempt func(uintptr) bool) error {
 	return r.err
 }
 
-// tryRead reads once without blocking; false means that there was nothing.
+// tryRead reads once without blocking; false means that there was no data.
 func (r *reader) tryRead(fd uintptr) bool {
 	b := r.pool.get()
 	n, err := r.take(int(fd), b.in[:])
@@ -208,9 +206,9 @@ func (r *reader) tryRead(fd uintptr) bool {
 	return true
 }
 
-// take takes out of the FIFO what is there, through the spool when that works.
+// take reads the available data from the FIFO, through the spool if possible.
 func (r *reader) take(fd int, buf []byte) (int, error) {
-	if r.spool != nil && !r.loose {
+	if r.spool != nil && !r.unspooled {
 		n, err := r.spool.take(fd, buf)
 		if err == nil || errors.Is(err, unix.EAGAIN) {
 			return n, err
@@ -220,16 +218,16 @@ func (r *reader) take(fd int, buf []byte) (int, error) {
 	return uninterrupted(func() (int, error) { return unix.Read(fd, buf) })
 }
 
-// bypass leaves the spool out until tidy can bring it back.
+// bypass stops using the spool until tidy can enable it again.
 func (r *reader) bypass(err error) {
-	r.loose = true
+	r.unspooled = true
 	if err := errors.Join(err, r.spool.drop()); !r.warned {
 		r.log.Warn("output is copied without its journal: a kill now can lose some", "fifo", r.fifo.Name(), "error", err)
 		r.warned = true
 	}
 }
 
-// resume writes the lines that are in the spool, and leaves a last line without end pending.
+// resume writes the lines in the spool; an incomplete last line stays pending.
 func (r *reader) resume() {
 	for r.spool != nil && r.spool.left() {
 		b := r.pool.get()
@@ -244,14 +242,14 @@ func (r *reader) resume() {
 	}
 }
 
-// process writes the lines of the batch that was read.
+// process writes the lines of the batch.
 func (r *reader) process() {
 	b := r.batch
 	r.batch = nil
 	stamp := r.stamp()
 	data := b.in[:r.n]
 	for len(data) > 0 {
-		// Small slices bound the output.
+		// Small slices limit the output.
 		part := data[:min(len(data), r.part)]
 		data = data[len(part):]
 		b.out = r.split.add(b.out, stamp, part)
@@ -266,18 +264,18 @@ func (r *reader) process() {
 	if len(b.out) > 0 {
 		r.write(b.out, r.mark())
 	}
-	if r.give != nil {
-		r.give(b.in[:r.n])
+	if r.publish != nil {
+		r.publish(b.in[:r.n])
 	}
 	b.out = b.out[:0]
 	r.pool.put(b)
 	r.tidy(spoolSlack)
 }
 
-// spooled reports whether the output in memory is in the spool too.
-func (r *reader) spooled() bool { return r.spool != nil && !r.loose }
+// spooled reports whether the output in memory is in the spool, too.
+func (r *reader) spooled() bool { return r.spool != nil && !r.unspooled }
 
-// mark returns the mark for a write of all that is not pending.
+// mark returns the mark for a write of everything that is not pending.
 func (r *reader) mark() mark {
 	if !r.spooled() {
 		return mark{}
@@ -285,12 +283,12 @@ func (r *reader) mark() mark {
 	return mark{spool: r.spool, upTo: r.spool.fed - int64(len(r.split.pending))}
 }
 
-// tidy removes from the spool what was written, but for slack bytes. After bypass it brings the spool back.
+// tidy removes written output from the spool, except up to slack bytes. After bypass, it enables the spool again.
 func (r *reader) tidy(slack int64) {
 	switch {
 	case r.spool == nil:
-	case r.loose:
-		r.loose = r.spool.hold(r.split.pending) != nil
+	case r.unspooled:
+		r.unspooled = r.spool.hold(r.split.pending) != nil
 	default:
 		if err := r.spool.shrink(r.split.pending, slack); err != nil {
 			r.bypass(err)
@@ -302,7 +300,7 @@ func (r *reader) stamp() []byte {
 	return r.now().UTC().AppendFormat(make([]byte, 0, len(stampFormat)), stampFormat)
 }
 
-// flush writes what the splitter holds, by its method f.
+// flush writes pending output of the splitter, using its method f.
 func (r *reader) flush(f func(dst, stamp []byte) []byte) {
 	if out := f(nil, r.stamp()); len(out) > 0 {
 		r.write(out, r.mark())
@@ -310,7 +308,7 @@ func (r *reader) flush(f func(dst, stamp []byte) []byte) {
 	r.tidy(spoolIdle)
 }
 
-// finish ends the copying: drained, or at once with the pending beginning of a line written as a P piece.
+// finish ends the copying: after draining, or immediately with an incomplete line written as a P piece.
 func (r *reader) finish() {
 	if r.mode.Load() == modeStop {
 		r.flush(r.split.flush)
@@ -324,7 +322,7 @@ func (r *reader) finish() {
 			return true
 		})
 		if errors.Is(err, os.ErrDeadlineExceeded) {
-			continue // tell stores the mode first: its deadline may come only now
+			continue // setMode stores the mode first: its deadline may follow only now
 		}
 		if empty || err != nil {
 			break

@@ -13,22 +13,22 @@ import (
 	"monopod/internal/atomicfile"
 )
 
-// meta is what Recover needs to know.
+// meta is stored for Recover.
 type meta struct {
 	LogPath string `json:"logPath"`
-	// Boot is the boot ID when the container was attached; empty if it was not known.
+	// Boot is the boot ID at the time of Attach; empty if unknown.
 	Boot string `json:"boot,omitempty"`
 }
 
 // maxMeta is more than a path and a boot ID need.
 const maxMeta = 64 << 10
 
-// Recover re-attaches the containers found in the directory. Call it before containerd starts: output
-// that piled up while nobody read is in the FIFOs only as long as the shim lives. Containers whose shim is
-// gone are attached too; they cost little until Finish is called for them.
+// Recover attaches the containers found in the directory again. Call it before containerd starts: output that accumulated without a reader
+// is in the FIFOs only while the shim lives. Containers whose shim is gone are attached, too; they cost little until Finish is called for
+// them.
 //
-// Damage concerns one container only: it is not attached, its files stay, and the error says so. The owner, who knows
-// where its output goes, calls Attach for it. What an earlier boot has left is removed; files that are not ours are not touched.
+// Damage affects only one container: it is not attached, its files are kept, and the error names it. The owner, who knows its log path,
+// calls Attach for it. Files of an earlier boot are removed; foreign files are not touched.
 func (c *Collector) Recover() error {
 	entries, err := os.ReadDir(c.dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -54,7 +54,7 @@ func (c *Collector) recoverOne(e fs.DirEntry) error {
 	dir := filepath.Join(c.dir, id)
 	b, err := atomicfile.Read(filepath.Join(dir, metaName), maxMeta)
 	if errors.Is(err, fs.ErrNotExist) {
-		// Attach was cut off before it returned: no task can have been made with these FIFOs.
+		// Attach was interrupted before it returned, so no task can use these FIFOs.
 		return os.RemoveAll(dir)
 	}
 	if err != nil {
@@ -71,7 +71,7 @@ func (c *Collector) recoverOne(e fs.DirEntry) error {
 	return err
 }
 
-// prepare makes the directory of a container. meta.json is last: where it is missing, nothing was handed out.
+// prepare creates the directory of a container. meta.json is written last: while it is missing, Attach has not returned.
 func (c *Collector) prepare(dir, logPath string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
@@ -85,11 +85,11 @@ func (c *Collector) prepare(dir, logPath string) error {
 	if err != nil {
 		return err
 	}
-	// Its directory is in memory as a rule, where syncing costs nothing.
+	// The directory is usually on a tmpfs, where syncing costs nothing.
 	return atomicfile.Write(filepath.Join(dir, metaName), b, 0o600)
 }
 
-// makeFIFO makes a FIFO, unless there is one. What else has its name is replaced: output through it is lost either way.
+// makeFIFO creates a FIFO, unless it exists. Any other file of that name is replaced: output through it is lost in any case.
 func makeFIFO(path string) error {
 	if st, err := os.Lstat(path); err == nil {
 		if st.Mode().Type() == fs.ModeNamedPipe {

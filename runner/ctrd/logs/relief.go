@@ -8,22 +8,22 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A disk that hangs, unlike one that is full, gives no answer at all: the write that waits for it cannot be taken back. Until it
-// returns, what the container writes stays in the FIFO, and when that is nearly full it is dropped.
+// A disk that hangs, unlike one that is full, does not answer at all: a blocked write cannot be cancelled. Until it returns, output stays
+// in the FIFO, and is dropped when the FIFO is nearly full.
 
 const (
-	// stallAfter is how long a write to a log file may take before the disk counts as one that hangs. Disks that are only slow
-	// take seconds, too, and cost no output.
+	// stallAfter is how long a write to a log file may take before the disk counts as hung. Slow disks take seconds, too, and must not
+	// cause loss of output.
 	stallAfter = 10 * time.Second
-	// reliefEvery is how often is looked at the FIFO then; from reliefFull bytes on it is emptied.
+	// reliefEvery is the interval of checks of the FIFO during a stall; from reliefFull bytes on, it is emptied.
 	reliefEvery = 10 * time.Millisecond
 	reliefFull  = readSize / 4
 )
 
-// errStalled is why lines are missing then.
+// errStalled is the reported reason for missing lines.
 var errStalled = errors.New("the disk of the log file hung")
 
-// write gives whole lines to the log file. While that takes too long, the container is not kept waiting.
+// write writes whole lines to the log file. If that takes too long, the container does not have to wait.
 func (r *reader) write(out []byte, m mark) {
 	over, lost := make(chan struct{}), make(chan int, 1)
 	stalled := time.AfterFunc(r.stall, func() { lost <- r.relieve(over) })
@@ -37,11 +37,10 @@ func (r *reader) write(out []byte, m mark) {
 	}
 }
 
-// relieve keeps room in the FIFO until over is closed, and returns how many lines that has cost. The goroutine of the reader
-// waits for it.
+// relieve keeps space in the FIFO until over is closed, and returns how many lines were dropped. The goroutine of the reader waits for it.
 func (r *reader) relieve(over <-chan struct{}) (lost int) {
 	buf := make([]byte, readSize)
-	// After a rest of this whole process the time is over at once, and the write nearly done.
+	// If the whole process was paused, the deadline has passed at once, although the write is nearly done.
 	tick := time.NewTicker(max(r.stall/10, reliefEvery))
 	defer tick.Stop()
 	for warned := false; ; tick.Reset(reliefEvery) {
@@ -61,7 +60,7 @@ func (r *reader) relieve(over <-chan struct{}) (lost int) {
 	}
 }
 
-// empty drops what is in the FIFO if that is too much, and returns how many lines end in it and how many bytes it was.
+// empty drops the content of the FIFO if it is nearly full, and returns how many lines ended in it and its size in bytes.
 func (r *reader) empty(buf []byte) (lines, size int) {
 	_ = r.raw.Control(func(fd uintptr) { // an error: it is closed
 		if waits, err := unix.IoctlGetInt(int(fd), unix.TIOCINQ); err != nil || waits < reliefFull {

@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// hung is a container with much output, whose log file takes none between the two calls.
+// hung writes much output to a container whose log file blocks between freeze and thaw.
 func hung(t *testing.T, c *Collector, path string, freeze, thaw func()) {
 	t.Helper()
 	c.stall = 100 * time.Millisecond
@@ -49,8 +49,8 @@ func hung(t *testing.T, c *Collector, path string, freeze, thaw func()) {
 	finish(t, c, "a")
 }
 
-// told compares what is in a log file with what was written.
-func told(t *testing.T, log string) {
+// checkReported compares the log file, including its report of missing lines, with what was written.
+func checkReported(t *testing.T, log string) {
 	t.Helper()
 	have, missing := 0, 0
 	for line := range strings.Lines(stampRE.ReplaceAllString(log, "")) {
@@ -62,14 +62,14 @@ func told(t *testing.T, log string) {
 		}
 	}
 	if have+missing != 20000 || missing < 5000 {
-		t.Errorf("%d lines, and %d are told to be missing", have, missing)
+		t.Errorf("%d lines, and %d are reported missing", have, missing)
 	}
 	if strings.Count(log, "stdout F before\n") != 1 || strings.Count(log, "stdout F after\n") != 1 {
 		t.Errorf("it begins with %.100q and ends with %q", log, log[max(0, len(log)-100):])
 	}
 }
 
-// A pipe that nobody reads is a disk that takes some output, then hangs.
+// A pipe without a reader acts like a disk that accepts some output and then hangs.
 func TestADiskThatHangsStopsNoContainer(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "0.log")
@@ -102,5 +102,5 @@ func TestADiskThatHangsStopsNoContainer(t *testing.T) {
 	if err := end.Close(); err != nil {
 		t.Error(err)
 	}
-	told(t, log.String())
+	checkReported(t, log.String())
 }

@@ -44,7 +44,7 @@ func familyAt(t *testing.T, path string) family {
 	return f
 }
 
-// checkSizes looks whether any file is larger than allowed. A compressed one is unpacked.
+// checkSizes checks that no file is larger than allowed, uncompressed.
 func checkSizes(t *testing.T, path string, limits Limits) {
 	t.Helper()
 	if limits.MaxSize == 0 {
@@ -64,7 +64,7 @@ func checkSizes(t *testing.T, path string, limits Limits) {
 	}
 }
 
-// unpacked is what is in a rotated file.
+// unpacked returns the content of a rotated file.
 func unpacked(t *testing.T, r rotated) string {
 	t.Helper()
 	if r.plain != "" {
@@ -81,7 +81,7 @@ func unpacked(t *testing.T, r rotated) string {
 	return b.String()
 }
 
-// settled waits until nothing is compressed any more.
+// settled waits until all compression is complete.
 func (c *Collector) settled(t *testing.T) {
 	t.Helper()
 	eventually(t, "old files are in order", func() bool {
@@ -147,7 +147,7 @@ func TestNoFileExceedsTheLimitHoweverLoud(t *testing.T) {
 	for i, f := range []*os.File{o, e} {
 		writers.Go(func() { flood(f, i, stop) })
 	}
-	look := func() int { // between two changes: who lists a directory while it changes may see what is gone, and what comes
+	look := func() int { // between two changes: listing a directory while it changes may show removed and new files
 		c.keeper.names.Lock()
 		defer c.keeper.names.Unlock()
 		return len(familyAt(t, path).old)
@@ -168,7 +168,7 @@ func TestNoFileExceedsTheLimitHoweverLoud(t *testing.T) {
 			t.Errorf("file %d has %d bytes only", i, len(s))
 		}
 	}
-	// what is left is the end of the output, with no line missing
+	// The remaining files hold the end of the output, without a missing line.
 	out, errs := readFile(t, path, ReadOptions{Tail: -1})
 	for stream, s := range []string{out, errs} {
 		_, s, _ = strings.Cut(s, "\n") // may have begun in a file that is gone
@@ -247,7 +247,7 @@ func zipped(t *testing.T, s string) string {
 	return b.String()
 }
 
-// However a log is cut into files, and whichever of them are compressed, it reads like one file.
+// A log reads the same however it is split into files, and whichever of them are compressed.
 func TestSeveralFilesReadLikeOne(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(1, 2))
 	for range 40 {
@@ -338,7 +338,7 @@ func TestALogThatCannotBeRotatedGrows(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "0.log")
 	c.keeper.now = func() time.Time { return time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC) }
-	// a directory is in the way of the name
+	// A directory has the name of the rotated file.
 	if err := os.MkdirAll(filepath.Join(dir, "0.log.20260101-000000", "x"), 0o755); err != nil {
 		t.Fatal(err)
 	}

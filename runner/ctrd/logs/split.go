@@ -3,8 +3,8 @@ package logs
 import "bytes"
 
 const (
-	// maxLine is the longest content of one line in a log file, that of containerd's CRI. Longer lines are
-	// written as P (partial) pieces followed by an F (full) one.
+	// maxLine is the maximum length of a line in a log file, as in containerd's CRI. Longer lines are written as P (partial) pieces
+	// followed by an F (full) one.
 	maxLine = 16 << 10
 	// stampFormat is RFC 3339 with all nine digits, so that lines of one file sort by time.
 	stampFormat = "2006-01-02T15:04:05.000000000Z07:00"
@@ -13,19 +13,18 @@ const (
 	tagFull    = 'F'
 )
 
-// splitter turns the bytes of one stream into lines of the CRI log format:
+// splitter converts the bytes of one stream into lines of the CRI log format:
 //
 //	<time> <stdout|stderr> <P|F> <content>
 //
-// It is pure; the caller gives it the time and the room to write into.
+// It is pure: the caller passes the time and the buffer to write to.
 type splitter struct {
 	stream string
-	// pending is the beginning of a line whose end has not been seen; at most maxLine bytes, plus one
-	// carriage return that may turn out to be part of the line's end.
+	// pending is an incomplete line of at most maxLine bytes, plus one carriage return that may belong to the end of the line.
 	pending []byte
 }
 
-// add appends the lines that data completes to dst and keeps the rest.
+// add appends the lines completed by data to dst and keeps the rest.
 func (s *splitter) add(dst, stamp, data []byte) []byte {
 	for {
 		i := bytes.IndexByte(data, '\n')
@@ -43,7 +42,7 @@ func (s *splitter) add(dst, stamp, data []byte) []byte {
 	}
 }
 
-// trimCR removes a carriage return from the end; bytes.TrimSuffix takes a third of the time of a short line.
+// trimCR removes a trailing carriage return; bytes.TrimSuffix takes a third of the time of a short line.
 func trimCR(line []byte) []byte {
 	if n := len(line); n > 0 && line[n-1] == '\r' {
 		return line[:n-1]
@@ -51,7 +50,7 @@ func trimCR(line []byte) []byte {
 	return line
 }
 
-// full appends one whole line.
+// full appends one complete line.
 func (s *splitter) full(dst, stamp, line []byte) []byte {
 	for len(line) > maxLine {
 		dst = s.put(dst, stamp, tagPartial, line[:maxLine])
@@ -60,7 +59,7 @@ func (s *splitter) full(dst, stamp, line []byte) []byte {
 	return s.put(dst, stamp, tagFull, line)
 }
 
-// keep holds back the beginning of a line, and appends those pieces of it that are certain.
+// keep stores an incomplete line, and appends its pieces that exceed maxLine.
 func (s *splitter) keep(dst, stamp, data []byte) []byte {
 	if len(s.pending) > 0 {
 		s.pending = append(s.pending, data...)
@@ -74,7 +73,7 @@ func (s *splitter) keep(dst, stamp, data []byte) []byte {
 	return dst
 }
 
-// flush appends what is pending as a P piece. A carriage return at its end stays: a newline may follow it.
+// flush appends the pending line as a P piece. A trailing carriage return is kept: a newline may follow it.
 func (s *splitter) flush(dst, stamp []byte) []byte {
 	piece := trimCR(s.pending)
 	if len(piece) == 0 {
@@ -85,7 +84,7 @@ func (s *splitter) flush(dst, stamp []byte) []byte {
 	return dst
 }
 
-// end appends all that is pending, tagged P as it has no newline.
+// end appends everything pending, tagged P because it has no newline.
 func (s *splitter) end(dst, stamp []byte) []byte {
 	if len(s.pending) > 0 {
 		dst = s.put(dst, stamp, tagPartial, s.pending)
@@ -94,7 +93,7 @@ func (s *splitter) end(dst, stamp []byte) []byte {
 	return dst
 }
 
-// clear forgets what was pending, and the memory too when it was much.
+// clear discards the pending line, and frees its memory if it was large.
 func (s *splitter) clear() {
 	if cap(s.pending) > 512 {
 		s.pending = nil

@@ -54,7 +54,7 @@ func TestSplitter(t *testing.T) {
 			if strings.Join(got, "\n") != strings.Join(tt.want, "\n") {
 				t.Errorf("got %.80q, want %.80q", got, tt.want)
 			}
-			// Where the reads are cut must not matter, except for pieces that were certain already.
+			// The result must not depend on how reads are cut, except for pieces that were already written.
 			if one := split(strings.Join(tt.in, "")); strings.Join(one, "\n") != strings.Join(tt.want, "\n") {
 				t.Errorf("in one read: got %.80q, want %.80q", one, tt.want)
 			}
@@ -73,7 +73,7 @@ func TestSplitterFlushKeepsACarriageReturn(t *testing.T) {
 	}
 }
 
-// FuzzRoundTrip: whatever a program prints, however it is cut into reads, Read prints it again.
+// FuzzRoundTrip: whatever a program prints, and however reads cut it, Read prints it again.
 func FuzzRoundTrip(f *testing.F) {
 	f.Add([]byte("a\nb\r\n\n"), uint16(1), true)
 	f.Add(bytes.Repeat([]byte("0123456789"), 5000), uint16(4096), false)
@@ -109,7 +109,7 @@ func FuzzRoundTrip(f *testing.F) {
 	})
 }
 
-// lastLines is the plain way to find the last n lines.
+// lastLines finds the last n lines in the simplest way.
 func lastLines(s string, n int) string {
 	lines := strings.SplitAfter(s, "\n")
 	if lines[len(lines)-1] == "" {

@@ -11,31 +11,31 @@ import (
 )
 
 const (
-	// spoolSlack is how much of a spool may be in the log already before the rest is moved to its beginning:
-	// more than the longest rest, which therefore never overlaps its new place.
+	// spoolSlack is how much of a spool may be in the log already before the rest is moved to the beginning: more than the longest rest, so
+	// that the copy never overlaps its source.
 	spoolSlack = 32 << 10
-	// spoolIdle is the same for a spool that nothing is coming into for a while.
+	// spoolIdle is the same limit for an idle spool.
 	spoolIdle = 4 << 10
 )
 
 // spool is a file that holds the output of one stream from the FIFO until it is in the log file:
 //
 //	0               start            fed              end
-//	|  in the log   | a line begun   | not yet split  |
+//	|  in the log   | incomplete     | not yet split  |
 //
-// The journal knows start and end. Output comes from the FIFO by splice, and end is that call's offset: the kernel
-// takes from the pipe what it has added to the file and stores the new offset, all before a signal can end the
-// process. (But for a journal that the kernel swaps out, or writes back to a disk, in the same microseconds as the
-// kill; a tmpfs is never written back.) What the next process finds between start and end is what it has to write.
+// start and end are in the journal. Output comes from the FIFO by splice, and end is the offset argument of that call: the kernel moves
+// data from the pipe to the file and stores the new offset before a signal can end the process. (The exception is a journal that the kernel
+// swaps out, or writes back to a disk, in the microseconds of the kill; a tmpfs is never written back.) The next process writes what it
+// finds between start and end.
 //
-// While nothing comes the file has at most a page, or a line that has begun; without any output there is no file.
+// While idle, the file has at most a page, or an incomplete line; without any output there is no file.
 type spool struct {
 	path    string
 	journal *journal
 	stream  int
 	f       *os.File // nil: no output so far
 	fed     int64
-	// size is that of the file.
+	// size is the size of the file.
 	size int64
 }
 
@@ -43,7 +43,7 @@ func (s *spool) progress() *progress { return &s.journal.streams[s.stream] }
 func (s *spool) start() int64        { return int64(s.progress().start.Load()) }
 func (s *spool) end() int64          { return int64(s.progress().end.Load()) }
 
-// recover opens what an earlier process has left, if any.
+// recover opens the spool of an earlier process, if it exists.
 func (s *spool) recover() error {
 	p := s.progress()
 	f, err := os.OpenFile(s.path, os.O_RDWR|unix.O_NOFOLLOW, 0)
@@ -70,8 +70,7 @@ func (s *spool) recover() error {
 	return nil
 }
 
-// take moves what is in the FIFO to the spool and reads it into buf, or as much as has room there. It returns
-// EAGAIN when nothing is in the FIFO.
+// take moves available data from the FIFO to the spool and reads it into buf, up to its size. It returns EAGAIN if the FIFO is empty.
 func (s *spool) take(fifo int, buf []byte) (int, error) {
 	if s.f == nil {
 		if n, err := unix.IoctlGetInt(fifo, unix.TIOCINQ); err == nil && n == 0 {
@@ -84,8 +83,8 @@ func (s *spool) take(fifo int, buf []byte) (int, error) {
 		s.f = f
 	}
 	n, err := uninterrupted(func() (int, error) {
-		// This store maps the page for writing. Without it splice may have to, and on a disk that can fail
-		// when the process is being killed: then the output is gone from the FIFO and the offset not stored.
+		// This store maps the page for writing. Otherwise splice may have to do that, which can fail on a disk while the process is being
+		// killed: then the output has left the FIFO, but the offset is not stored.
 		p := &s.progress().end
 		p.Store(p.Load())
 		end := (*int64)(unsafe.Pointer(p))
@@ -102,7 +101,7 @@ func (s *spool) take(fifo int, buf []byte) (int, error) {
 	return s.next(buf)
 }
 
-// cut ends the file after what counts.
+// cut truncates the file after the needed part.
 func (s *spool) cut() error {
 	if s.f == nil || s.size == s.end() {
 		return nil
@@ -111,7 +110,7 @@ func (s *spool) cut() error {
 	return s.f.Truncate(s.size)
 }
 
-// next reads what was not split yet, as much as has room in buf.
+// next reads data that was not split yet, up to the size of buf.
 func (s *spool) next(buf []byte) (int, error) {
 	n := int(min(s.end()-s.fed, int64(len(buf))))
 	if _, err := s.f.ReadAt(buf[:n], s.fed); err != nil {
@@ -120,10 +119,10 @@ func (s *spool) next(buf []byte) (int, error) {
 	return n, nil
 }
 
-// left reports whether there is anything to split.
+// left reports whether there is data to split.
 func (s *spool) left() bool { return s.fed < s.end() }
 
-// shrink drops what is in the log once that is more than slack. rest is what remains, the bytes from start on.
+// shrink drops what is in the log once that is more than slack. rest is the remaining data, from start on.
 func (s *spool) shrink(rest []byte, slack int64) error {
 	n := int64(len(rest))
 	if s.left() || n > 0 && s.start() < max(n, slack) {
@@ -132,7 +131,7 @@ func (s *spool) shrink(rest []byte, slack int64) error {
 	return s.hold(rest)
 }
 
-// hold makes rest all that counts. Its place must not overlap what counted before.
+// hold replaces the content by rest. Its new place must not overlap the old one.
 func (s *spool) hold(rest []byte) error {
 	n := int64(len(rest))
 	if n > 0 {
@@ -149,7 +148,7 @@ func (s *spool) hold(rest []byte) error {
 	return nil
 }
 
-// drop forgets all output in the spool, for the caller has it in memory.
+// drop discards the content of the spool, because the caller has it in memory.
 func (s *spool) drop() error {
 	return errors.Join(s.hold(nil), s.cut())
 }
@@ -161,7 +160,7 @@ func (s *spool) close() {
 	}
 }
 
-// uninterrupted repeats a system call that a signal interrupts.
+// uninterrupted repeats a system call after EINTR.
 func uninterrupted(call func() (int, error)) (int, error) {
 	for {
 		n, err := call()

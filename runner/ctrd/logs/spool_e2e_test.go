@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A state directory without room leaves the spool out, and uses it again when there is room.
+// If the state directory is full, the spool is not used until there is space again.
 func TestOutputIsCopiedWhileTheStateDirectoryIsFull(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root to mount a small tmpfs")

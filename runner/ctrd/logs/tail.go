@@ -7,11 +7,10 @@ import (
 
 const blockSize = 64 << 10
 
-// tailStart returns the offset at which the last lines of a CRI log of the given size begin, as many as c still wants;
-// found is false when there are not so many. The pieces of a long line count as one. The file is read from its end, in
-// blocks.
+// tailStart returns the offset of the last lines that c still needs in a CRI log of the given size; found is false if there are fewer. The
+// pieces of a long line count as one. The file is read backwards, in blocks.
 //
-// Where a long line of one stream is interleaved with lines of the other, its first pieces may be left out.
+// If a long line of one stream is interleaved with lines of the other, its first pieces may be omitted.
 func tailStart(f io.ReaderAt, size int64, c *tailCounter) (start int64, found bool, err error) {
 	var head []byte // the beginning of the block after, up to its first newline
 	for end := size; end > 0; {
@@ -39,14 +38,14 @@ func tailStart(f io.ReaderAt, size int64, c *tailCounter) (start int64, found bo
 	return 0, false, nil
 }
 
-// tailCounter counts lines, the last one first, over the files of a log.
+// tailCounter counts lines backwards over the files of a log.
 type tailCounter struct {
 	want, have int
-	// seen reports whether an entry of the stream was met, so that a P entry is not its last.
+	// seen means that a later entry of the stream was found, so that a P entry is not the last one.
 	seen [2]bool
 }
 
-// add takes the line before those added so far and reports whether it is one too many.
+// add counts the line before those added so far and reports whether it is one too many.
 func (c *tailCounter) add(line []byte) bool {
 	line, whole := bytes.CutSuffix(line, []byte{'\n'})
 	e, ok := parseEntry(line)
@@ -54,7 +53,7 @@ func (c *tailCounter) add(line []byte) bool {
 		return false
 	}
 	stream := streamOf(e)
-	// The last piece of a line ends it; so does a P that nothing follows (the stream ended without a newline).
+	// The last piece of a line ends it. So does a P at the end of the stream, which ended without a newline.
 	if !e.partial || !c.seen[stream] {
 		c.have++
 	}

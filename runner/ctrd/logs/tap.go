@@ -10,14 +10,13 @@ import (
 	"sync"
 )
 
-// tapRoom is how far somebody who looks on may be behind.
+// tapRoom is the maximum amount of output that a tap buffers.
 const tapRoom = 1 << 20
 
-// ErrBehind is the end of a tap whose reader was too slow. The log has what it missed.
+// ErrBehind ends a tap whose reader was too slow. The log contains the missed output.
 var ErrBehind = errors.New("the output came faster than it was read; the log has all of it")
 
-// Tap is what a container writes from now on, as it comes. Neither the container nor its log wait for it: it keeps up, or
-// it ends.
+// Tap receives the live output of a container. Neither the container nor its log wait for it: a tap that cannot keep up is ended.
 type Tap struct {
 	taps  *taps
 	ready chan struct{}
@@ -28,20 +27,20 @@ type Tap struct {
 	err    error
 }
 
-// piece is what one read has got from a stream: 0 is standard output, 1 standard error.
+// piece is the output of one read: stream 0 is standard output, 1 standard error.
 type piece struct {
 	stream int
 	data   []byte
 }
 
-// taps are those of one container.
+// taps are the taps of one container.
 type taps struct {
 	mu    sync.Mutex // guards all below
 	all   []*Tap
 	ended bool
 }
 
-// Tap taps the output of an attached container. The caller closes it.
+// Tap opens a tap of an attached container. The caller closes it.
 func (c *Collector) Tap(id string) (*Tap, error) {
 	c.mu.Lock()
 	ct := c.containers[id]
@@ -67,7 +66,7 @@ func (t *Tap) Close() {
 	t.taps.all = slices.DeleteFunc(t.taps.all, func(other *Tap) bool { return other == t })
 }
 
-// Copy writes what comes to the writers, of which nil ones are left out, until the container has ended or ctx does.
+// Copy writes output to the writers until the container exits or ctx ends. A nil writer discards its stream.
 func (t *Tap) Copy(ctx context.Context, stdout, stderr io.Writer) error {
 	to := [2]io.Writer{stdout, stderr}
 	for {
@@ -96,7 +95,7 @@ func (t *Tap) Copy(ctx context.Context, stdout, stderr io.Writer) error {
 	}
 }
 
-// take takes all that is there.
+// take returns all buffered pieces.
 func (t *Tap) take() ([]piece, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -105,7 +104,7 @@ func (t *Tap) take() ([]piece, error) {
 	return pieces, t.err
 }
 
-// taken makes room.
+// taken frees space in the buffer.
 func (t *Tap) taken(n int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -132,7 +131,7 @@ func (t *Tap) put(stream int, data []byte, err error) {
 	}
 }
 
-// addLocked copies data, small pieces of it together.
+// addLocked copies data and merges small pieces.
 func (t *Tap) addLocked(stream int, data []byte) {
 	t.size += len(data)
 	if n := len(t.pieces); n > 0 && t.pieces[n-1].stream == stream && len(t.pieces[n-1].data)+len(data) <= readSize {
@@ -142,8 +141,8 @@ func (t *Tap) addLocked(stream int, data []byte) {
 	t.pieces = append(t.pieces, piece{stream, slices.Clone(data)})
 }
 
-// give passes on what was read.
-func (t *taps) give(stream int, data []byte) {
+// publish passes output to all taps.
+func (t *taps) publish(stream int, data []byte) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, tap := range t.all {
@@ -151,7 +150,7 @@ func (t *taps) give(stream int, data []byte) {
 	}
 }
 
-// end tells that nothing comes any more.
+// end ends all taps.
 func (t *taps) end() {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -12,9 +12,9 @@ func TestATapHasWhatComesUntilTheEnd(t *testing.T) {
 	var ts taps
 	tap := &Tap{taps: &ts, ready: make(chan struct{}, 1)}
 	ts.all = append(ts.all, tap)
-	ts.give(0, []byte("out "))
-	ts.give(0, []byte("more"))
-	ts.give(1, []byte("error"))
+	ts.publish(0, []byte("out "))
+	ts.publish(0, []byte("more"))
+	ts.publish(1, []byte("error"))
 	ts.end()
 	var out, errs bytes.Buffer
 	if err := tap.Copy(t.Context(), &out, &errs); err != nil || out.String() != "out more" || errs.String() != "error" {
@@ -31,7 +31,7 @@ func TestATapThatIsNotReadEnds(t *testing.T) {
 	ts.all = append(ts.all, tap, other)
 	line := bytes.Repeat([]byte("x"), 1000)
 	for range 2 * tapRoom / len(line) {
-		ts.give(0, line)
+		ts.publish(0, line)
 	}
 	if tap.size > tapRoom || len(tap.pieces) > tapRoom/readSize+1 {
 		t.Errorf("it holds %d bytes in %d pieces", tap.size, len(tap.pieces))
@@ -56,7 +56,7 @@ func TestATapEndsWithItsReader(t *testing.T) {
 	if err := tap.Copy(ctx, nil, nil); !errors.Is(err, context.Canceled) {
 		t.Errorf("canceled: %v", err)
 	}
-	ts.give(1, []byte("x"))
+	ts.publish(1, []byte("x"))
 	r, w := io.Pipe()
 	_ = r.Close()
 	if err := tap.Copy(t.Context(), nil, w); !errors.Is(err, io.ErrClosedPipe) {

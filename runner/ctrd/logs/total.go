@@ -9,18 +9,18 @@ import (
 	"time"
 )
 
-// logSize is what one log file uses.
+// logSize is the size of one log file.
 type logSize struct {
 	path    string
 	size    int64
 	changed time.Time
-	// current reports whether it is the newest of its container: it is, or may be, written to.
+	// current means that it is the newest file of its container, which may still be written.
 	current bool
 }
 
-// surplus chooses what goes so that the logs have no more than total bytes: the oldest files that are not written to
-// any more, whosever they are, then the current ones, the largest first: that is where most is gained for what is lost.
-// It goes on to nine tenths, so that it is not the next line already that asks again.
+// surplus selects the files to remove so that the logs use at most total bytes: first the oldest rotated files of all containers, then
+// current ones, largest first, because that frees most for what is lost. It selects down to nine tenths of total, so that the next line
+// does not trigger it again.
 func surplus(files []logSize, total int64) []logSize {
 	var sum int64
 	for _, f := range files {
@@ -101,7 +101,7 @@ func (k *keeper) grew(n int) {
 	}
 }
 
-// reclaimNow has the total brought below its limit in the background.
+// reclaimNow reduces the total below its limit in the background.
 func (k *keeper) reclaimNow() {
 	if k.reclaiming.Load() || !k.reclaiming.CompareAndSwap(false, true) {
 		return
@@ -111,7 +111,8 @@ func (k *keeper) reclaimNow() {
 	}
 }
 
-// reclaimAll reclaims again for what has come meanwhile: who wrote that has found it under way, and may write no more.
+// reclaimAll repeats until the total is below the limit: a writer that exceeded it while a run was in progress started none, and may not
+// write again.
 func (k *keeper) reclaimAll() {
 	for again := true; again; {
 		left := k.reclaim()
@@ -120,8 +121,8 @@ func (k *keeper) reclaimAll() {
 	}
 }
 
-// reclaim measures what all logs use, removes what is too much, and returns what is left of what was there. Where that cannot be removed it
-// is not the next line already that asks again, but when there is a tenth more.
+// reclaim measures all logs, removes the surplus, and returns the remaining size. If files cannot be removed, the next attempt waits until
+// the logs have grown by a tenth.
 func (k *keeper) reclaim() (left int64) {
 	before := k.used.Load()
 	files := measure(k.dirs())
@@ -153,7 +154,7 @@ func (k *keeper) reclaim() (left int64) {
 	return left
 }
 
-// drop removes a log file, whoever writes to it: the writer makes a new one.
+// drop removes a log file even if it is being written; its writer creates a new one.
 func (k *keeper) drop(f logSize) int64 {
 	if f.current && k.shed != nil && k.shed(f.path) {
 		return f.size
@@ -163,7 +164,7 @@ func (k *keeper) drop(f logSize) int64 {
 	return k.removeLocked(f.path)
 }
 
-// shed removes the file that the container at path writes to; false when there is none.
+// shed removes the file that the container at path writes to; false if there is none.
 func (c *Collector) shed(path string) bool {
 	c.mu.Lock()
 	var out *logFile
@@ -176,7 +177,7 @@ func (c *Collector) shed(path string) bool {
 	return out != nil && out.shed() == nil
 }
 
-// shed removes the file; the next line is the first of a new one.
+// shed removes the file; the next line starts a new one.
 func (l *logFile) shed() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -24,7 +24,7 @@ func (e *events) Event(object corev1.ObjectReference, eventType, reason, message
 	*e = append(*e, object.Kind+" "+object.Name+" "+object.FieldPath+" "+eventType+" "+reason+": "+message)
 }
 
-// testNotices has the pods web, host (on the host network) and gone (being removed), of which web has the containers init and c.
+// testNotices has the pods web, host (on the host network) and gone (being removed); web has the containers init and c.
 func testNotices() (*Notices, *events) {
 	x := record.NewIndex()
 	for name, state := range map[string]record.SandboxState{"web": record.Active, "host": record.Active, "gone": record.Removing} {

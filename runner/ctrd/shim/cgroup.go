@@ -71,7 +71,8 @@ func parseCgroupMounts(r io.Reader) (memory, unified string) {
 	return memory, unified
 }
 
-// enterCgroup moves this process into a cgroup, or into the next above it that takes processes: it may be gone.
+// enterCgroup moves this process into a cgroup. If it no longer exists, or does not accept processes, its nearest ancestor that does is
+// used.
 func enterCgroup(dir string) {
 	for ; len(dir) > 1; dir = filepath.Dir(dir) {
 		f, err := os.OpenFile(filepath.Join(dir, "cgroup.procs"), os.O_WRONLY, 0)
@@ -86,7 +87,7 @@ func enterCgroup(dir string) {
 	}
 }
 
-// oomKills returns how many processes of the cgroup the kernel has killed for lack of memory.
+// oomKills returns how many processes of the cgroup the OOM killer has killed.
 func oomKills(dir string) (n int, ok bool) {
 	if dir == "" {
 		return 0, false
@@ -113,7 +114,7 @@ func parseOOMKills(r io.Reader) (n int, ok bool) {
 	return 0, false
 }
 
-// cgroupPids returns the processes of a cgroup and those below it.
+// cgroupPids returns the processes of a cgroup and its descendants.
 func cgroupPids(dir string) []int {
 	if dir == "" {
 		return nil
@@ -137,10 +138,10 @@ func cgroupPids(dir string) []int {
 	return pids
 }
 
-// killRounds bounds the fight against processes that fork faster than they are killed.
+// killRounds bounds killAll against processes that fork faster than they are killed.
 const killRounds = 100
 
-// killAll kills the processes of a cgroup and those below it.
+// killAll kills the processes of a cgroup and its descendants.
 func killAll(dir string) {
 	if dir == "" || os.WriteFile(filepath.Join(dir, "cgroup.kill"), []byte("1"), 0) == nil {
 		return

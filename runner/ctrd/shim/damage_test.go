@@ -9,7 +9,7 @@ import (
 	"monopod/internal/atomicfile/damagetest"
 )
 
-// TestADamagedExitRecordIsToldFromAMissingOne: its reader must not wait for another one.
+// TestADamagedExitRecordIsToldFromAMissingOne: a reader must not wait for a damaged record to be replaced.
 func TestADamagedExitRecordIsToldFromAMissingOne(t *testing.T) {
 	for name, spoil := range damagetest.Ways() {
 		path := filepath.Join(t.TempDir(), "id.json")

@@ -7,12 +7,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// pipeSize is how much output waits in a FIFO while nobody reads, where the system allows that much. The
-// kernel allocates what is used only.
+// pipeSize is the capacity of a FIFO for output without a reader, if the system allows that much. The kernel allocates only what is used.
 const pipeSize = 1 << 20
 
-// hold opens those of the paths that are FIFOs for reading and writing. Thus their content outlives the
-// container's process and the agent, and writing to them never fails.
+// hold opens those of the paths that are FIFOs for reading and writing. Their content then outlives the container's process and the agent,
+// and writing to them never fails.
 func (w *watcher) hold(paths ...string) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -20,7 +19,7 @@ func (w *watcher) hold(paths ...string) error {
 		if ok, err := fifo.IsFifo(p); err != nil || !ok {
 			continue // empty, a file or a URI: containerd's own code deals with these
 		}
-		// O_CLOEXEC keeps it from runc and the container.
+		// O_CLOEXEC keeps the descriptor from runc and the container.
 		fd, err := unix.Open(p, unix.O_RDWR|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 		if err != nil {
 			w.releaseLocked()
@@ -32,7 +31,7 @@ func (w *watcher) hold(paths ...string) error {
 	return nil
 }
 
-// growPipe asks for less and less until the kernel agrees (fs.pipe-max-size, fs.pipe-user-pages-*).
+// growPipe halves the requested size until the kernel accepts it (fs.pipe-max-size, fs.pipe-user-pages-*).
 func growPipe(fd int) {
 	for size := pipeSize; size > 1<<16; size /= 2 {
 		if _, err := unix.FcntlInt(uintptr(fd), unix.F_SETPIPE_SZ, size); err == nil {

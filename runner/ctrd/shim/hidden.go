@@ -12,8 +12,8 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 )
 
-// AnnotationHiddenProcess is the path of a file with a HiddenProcess, on a file system that keeps nothing over a power
-// cut. What is in it never is in the bundle or in containerd's database.
+// AnnotationHiddenProcess is the path of a file with a HiddenProcess, on a file system that loses its content at a power cut. The values
+// are never stored in the bundle or in containerd's database.
 const AnnotationHiddenProcess = "monopod.dev/hidden-process"
 
 // HiddenProcess is the part of a process that must not be stored.
@@ -22,7 +22,7 @@ type HiddenProcess struct {
 	Args []string `json:"args"`
 }
 
-// WriteHiddenProcess writes the file that AnnotationHiddenProcess names. Its directory must exist.
+// WriteHiddenProcess writes the file for AnnotationHiddenProcess. Its directory must exist.
 func WriteHiddenProcess(path string, p HiddenProcess) error {
 	data, err := json.Marshal(p)
 	if err != nil {
@@ -42,11 +42,11 @@ func readHiddenProcess(path string) (p HiddenProcess, err error) {
 	return p, nil
 }
 
-// plainConfig is the bundle's config.json while a complete one stands in for it.
+// plainConfig is the name of the bundle's config.json while it is replaced by the complete one.
 const plainConfig = "config.json.plain"
 
-// reveal puts the complete config.json in the place of the bundle's: a link to a file beside the hidden one. The OCI
-// runtime reads it when it creates the container, and never again; conceal must follow then.
+// reveal replaces the bundle's config.json by a link to the complete one, which is next to the hidden file. The OCI runtime reads it only
+// when it creates the container; the caller must then call conceal.
 func reveal(bundle, hidden string) (conceal func() error, err error) {
 	if hidden == "" {
 		return func() error { return nil }, nil
@@ -82,7 +82,7 @@ func reveal(bundle, hidden string) (conceal func() error, err error) {
 	return conceal, nil
 }
 
-// complete puts environment and arguments into the JSON of an OCI spec.
+// complete adds environment and arguments to the JSON of an OCI spec.
 func complete(config []byte, p HiddenProcess) ([]byte, error) {
 	var spec map[string]json.RawMessage
 	if err := json.Unmarshal(config, &spec); err != nil {
@@ -96,7 +96,7 @@ func complete(config []byte, p HiddenProcess) ([]byte, error) {
 	return json.Marshal(spec)
 }
 
-// withProcess sets environment and, unless nil, arguments in the JSON of a process.
+// withProcess sets environment and arguments in the JSON of a process; nil arguments keep the existing ones.
 func withProcess(process []byte, env, args []string) ([]byte, error) {
 	var fields map[string]json.RawMessage
 	if err := json.Unmarshal(process, &fields); err != nil {
@@ -115,7 +115,7 @@ func withProcess(process []byte, env, args []string) ([]byte, error) {
 	return json.Marshal(fields)
 }
 
-// revealExec adds the hidden environment to a process that is to be run in the container; its own variables win.
+// revealExec adds the hidden environment to an exec process; variables set by the process itself win.
 func revealExec(spec *anypb.Any, hidden string) (*anypb.Any, error) {
 	if hidden == "" || spec == nil {
 		return spec, nil
@@ -137,7 +137,7 @@ func revealExec(spec *anypb.Any, hidden string) (*anypb.Any, error) {
 	return &anypb.Any{TypeUrl: spec.TypeUrl, Value: value}, nil
 }
 
-// mergeEnv returns the variables of both, each once; those of over win.
+// mergeEnv returns the variables of both lists without duplicates; those of over win.
 func mergeEnv(under, over []string) []string {
 	set := map[string]bool{}
 	for _, e := range over {

@@ -8,26 +8,26 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// setLogger sends warnings to containerd through the FIFO "log" in the working directory. containerd's own
-// set-up would block until somebody reads, and pass on lines that mean nothing.
+// setLogger sends warnings to containerd through the FIFO "log" in the working directory. containerd's own function would block until the
+// FIFO has a reader, and pass on harmless messages.
 func setLogger() {
 	log.L.Logger.SetLevel(logrus.WarnLevel)
 	log.L.Logger.SetFormatter(quietFormatter{&logrus.TextFormatter{DisableColors: true}})
 	log.L.Logger.SetOutput(io.Discard)
-	// Without blocking: a line nobody reads is dropped.
+	// Non-blocking: lines are dropped while there is no reader.
 	fd, err := unix.Open("log", unix.O_WRONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	if err == nil {
 		log.L.Logger.SetOutput(dropper{fdWriter(fd)})
 	}
 }
 
-// fdWriter writes to a descriptor; unlike os.File it returns EAGAIN where a write would block.
+// fdWriter writes to a descriptor; unlike os.File, it returns EAGAIN if a write would block.
 type fdWriter int
 
 // Write implements io.Writer.
 func (fd fdWriter) Write(p []byte) (int, error) { return unix.Write(int(fd), p) }
 
-// dropper hides write errors, which logrus would print to stderr.
+// dropper ignores write errors, which logrus would print to stderr.
 type dropper struct{ io.Writer }
 
 // Write implements io.Writer.
@@ -36,7 +36,7 @@ func (d dropper) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// quietFormatter drops messages that are known to be noise of a normal life.
+// quietFormatter drops messages that are known to be harmless, see noise.
 type quietFormatter struct {
 	logrus.Formatter
 }

@@ -10,11 +10,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// maxMessage is what is read of a termination message, at most.
+// maxMessage is the maximum length of a termination message.
 const maxMessage = 4096
 
-// keepMessage copies the end of a termination message from memory to the disk. An empty one, and one that is gone, has no
-// copy. The directory of the copy is made, the one that it is in is not: without it the pod is gone.
+// keepMessage copies the end of a termination message from memory to disk, unless the message is empty or missing. It creates the directory
+// of the copy, but not the parent of that: if the parent is missing, the pod has been removed.
 func keepMessage(from, to string) error {
 	in, err := os.OpenFile(from, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if err != nil {

@@ -52,7 +52,7 @@ func TestNoMessageHasNoCopy(t *testing.T) {
 			t.Errorf("%s has a copy", from)
 		}
 	}
-	// The pod is gone: its directory must not be made again.
+	// The pod was removed: its directory must not be created again.
 	if err := keepMessage(full, filepath.Join(dir, "pod", "messages", "id")); err != nil {
 		t.Error(err)
 	}

@@ -10,19 +10,18 @@ import (
 	"monopod/internal/atomicfile"
 )
 
-// ExitRecord is what the shim writes about the end of a container's init process.
+// ExitRecord is written when the init process of a container exits.
 type ExitRecord struct {
 	ExitCode int       `json:"exitCode"`
 	ExitedAt time.Time `json:"exitedAt"`
-	// OOMKilled reports whether the kernel killed a process of the container for lack of memory.
+	// OOMKilled reports whether the OOM killer killed a process of the container.
 	OOMKilled bool `json:"oomKilled,omitempty"`
 }
 
-// maxRecord is more than a record has.
+// maxRecord is more than a record needs.
 const maxRecord = 64 << 10
 
-// ReadExitRecord reads a record; a missing file is an error that matches os.ErrNotExist, one that cannot be understood
-// one that matches atomicfile.ErrDamaged.
+// ReadExitRecord reads a record. If the file is missing, the error matches os.ErrNotExist; if it is invalid, atomicfile.ErrDamaged.
 func ReadExitRecord(path string) (*ExitRecord, error) {
 	b, err := atomicfile.Read(path, maxRecord)
 	if err != nil {
@@ -35,13 +34,13 @@ func ReadExitRecord(path string) (*ExitRecord, error) {
 	return &r, nil
 }
 
-// TempExitRecord is the path of a record while it is written.
+// TempExitRecord returns the path of an incomplete record.
 func TempExitRecord(path string) string {
 	return filepath.Join(filepath.Dir(path), "."+filepath.Base(path))
 }
 
-// writeExitRecord replaces path atomically. There is no fsync: the directory is on tmpfs, and after a power
-// cut every container has ended anyway.
+// writeExitRecord replaces path atomically. It does not sync: the directory is on a tmpfs, and after a power cut every container has exited
+// anyway.
 func writeExitRecord(path string, r ExitRecord) error {
 	b, err := json.Marshal(r)
 	if err != nil {
@@ -50,7 +49,7 @@ func writeExitRecord(path string, r ExitRecord) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return fmt.Errorf("exit record: %w", err)
 	}
-	// A container has one shim: what that leaves when it is killed is known by its name, and removed with the record.
+	// A container has one shim, so the temporary file has a fixed name. A leftover of a killed shim is removed with the record.
 	tmp := TempExitRecord(path)
 	err = os.WriteFile(tmp, append(b, '\n'), 0o600)
 	if err == nil {
@@ -63,7 +62,7 @@ func writeExitRecord(path string, r ExitRecord) error {
 	return nil
 }
 
-// bundleSpec is what the shim reads of a bundle's OCI spec.
+// bundleSpec is the part of a bundle's OCI spec that the shim uses.
 type bundleSpec struct {
 	Annotations map[string]string `json:"annotations"`
 	Linux       struct {
@@ -74,7 +73,7 @@ type bundleSpec struct {
 	} `json:"linux"`
 }
 
-// readBundle returns the spec of a bundle; an empty one when it has none or cannot be read.
+// readBundle returns the spec of a bundle; it is empty if it is missing or invalid.
 func readBundle(bundle string) bundleSpec {
 	f, err := os.Open(filepath.Join(bundle, "config.json"))
 	if err != nil {
@@ -90,7 +89,7 @@ func readBundle(bundle string) bundleSpec {
 
 func (s bundleSpec) exitFile() string { return s.Annotations[AnnotationExitFile] }
 
-// sharesPIDs reports whether the end of the init process does not end the others: it has no PID namespace of its own.
+// sharesPIDs reports whether the init process has no PID namespace of its own, so that other processes survive its exit.
 func (s bundleSpec) sharesPIDs() bool {
 	for _, ns := range s.Linux.Namespaces {
 		if ns.Type == "pid" && ns.Path == "" {

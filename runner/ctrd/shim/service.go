@@ -20,8 +20,8 @@ import (
 	"monopod/runner/ctrd/shim/early/deleted"
 )
 
-// service is containerd's task service, with a watcher per container beside it. Every call that can tell the
-// caller about an exit writes the exit record first.
+// service is containerd's task service with an additional watcher per container. Every call that can report an exit writes the exit record
+// first.
 type service struct {
 	taskapi.TTRPCTaskService
 	ws *watchers
@@ -39,7 +39,7 @@ func (s *service) Create(ctx context.Context, r *taskapi.CreateTaskRequest) (*ta
 	if err := w.hold(r.Stdout, r.Stderr); err != nil {
 		return nil, err
 	}
-	// Known before it exists: its process may end before Create returns.
+	// Added before the container exists: its process may exit before Create returns.
 	s.ws.add(r.ID, w)
 	resp, err := s.createRevealed(ctx, r, w)
 	if err != nil {
@@ -50,7 +50,7 @@ func (s *service) Create(ctx context.Context, r *taskapi.CreateTaskRequest) (*ta
 	return resp, nil
 }
 
-// createRevealed creates the container with what its stored spec lacks.
+// createRevealed creates the container with the values that its stored spec omits.
 func (s *service) createRevealed(ctx context.Context, r *taskapi.CreateTaskRequest, w *watcher) (*taskapi.CreateTaskResponse, error) {
 	conceal, err := reveal(w.bundle, w.hidden)
 	if err != nil {
@@ -63,12 +63,12 @@ func (s *service) createRevealed(ctx context.Context, r *taskapi.CreateTaskReque
 	return resp, err
 }
 
-// startGrace is how long a start goes on when nobody waits for it any more.
+// startGrace is how long a start continues after its caller is gone.
 const startGrace = 10 * time.Second
 
-// Start implements the task service. When the connection to containerd closes, because that is killed, runc is not: one that is
-// killed after it has opened the FIFO of a container, and before it has removed that, leaves a container that runs, that it takes for
-// one that was not started, and whose next start never ends.
+// Start implements the task service. Unlike in containerd, runc is not killed when the connection closes because containerd was killed. If
+// runc dies after it has opened the container's start FIFO and before it has removed it, the container runs, but the next runc takes it for
+// one that was not started, and starting it never returns.
 func (s *service) Start(ctx context.Context, r *taskapi.StartRequest) (*taskapi.StartResponse, error) {
 	if r.ExecID == "" {
 		var cancel context.CancelFunc
@@ -118,8 +118,8 @@ func (s *service) Wait(ctx context.Context, r *taskapi.WaitRequest) (*taskapi.Wa
 	return resp, err
 }
 
-// Delete implements the task service. The record is written before the cgroup with its OOM counter goes,
-// and the FIFOs are closed last, so that readers see the end only after everything has been written.
+// Delete implements the task service. It writes the record before the cgroup with its OOM counter is removed, and closes the FIFOs last, so
+// that readers see EOF only after everything has been written.
 func (s *service) Delete(ctx context.Context, r *taskapi.DeleteRequest) (*taskapi.DeleteResponse, error) {
 	if r.ExecID != "" {
 		return s.TTRPCTaskService.Delete(ctx, r)
@@ -130,7 +130,7 @@ func (s *service) Delete(ctx context.Context, r *taskapi.DeleteRequest) (*taskap
 		return resp, err
 	}
 	if w := s.ws.get(r.ID); w != nil {
-		// Where something may be mounted, containerd looks for that in the mount table. Nothing is any more: it is empty.
+		// containerd searches the mount table if this directory exists. Nothing is mounted there any longer, and it is empty.
 		_ = os.Remove(filepath.Join(w.bundle, "rootfs"))
 		if err := markDeleted(w.bundle, resp); err != nil {
 			log.G(ctx).WithError(err).WithField("id", r.ID).Warn("mark as deleted")
@@ -140,7 +140,7 @@ func (s *service) Delete(ctx context.Context, r *taskapi.DeleteRequest) (*taskap
 	return resp, nil
 }
 
-// markDeleted notes that a container is deleted, and what its program is to answer when it is asked about it.
+// markDeleted records that a container was deleted, with the answer of the shim's delete command.
 func markDeleted(bundle string, resp *taskapi.DeleteResponse) error {
 	answer, err := proto.Marshal(&taskapi.DeleteResponse{Pid: resp.Pid, ExitStatus: resp.ExitStatus, ExitedAt: resp.ExitedAt})
 	if err != nil {
@@ -149,9 +149,9 @@ func markDeleted(bundle string, resp *taskapi.DeleteResponse) error {
 	return deleted.Write(bundle, answer)
 }
 
-// Pids implements the task service. Unlike containerd's it does not ask the OCI runtime (an exec for each
-// container when containerd starts), and it names the init process even when that has ended: containerd
-// kills shims without pids at its start, and with them the exit code and the output still in the FIFOs.
+// Pids implements the task service. Unlike containerd's implementation, it does not call the OCI runtime (one exec per container when
+// containerd starts), and it includes the init process even after its exit: on startup, containerd kills shims without pids, and with them
+// the exit code and the output in the FIFOs would be lost.
 func (s *service) Pids(ctx context.Context, r *taskapi.PidsRequest) (*taskapi.PidsResponse, error) {
 	w := s.ws.get(r.ID)
 	if w == nil || w.initPid() == 0 {
@@ -164,12 +164,12 @@ func (s *service) Pids(ctx context.Context, r *taskapi.PidsRequest) (*taskapi.Pi
 	return resp, nil
 }
 
-// record writes the exit record of a container, once. It only logs: an exit must not get stuck in the shim.
+// record writes the exit record of a container, once. Errors are only logged: an exit must not be held up in the shim.
 func (s *service) record(ctx context.Context, id string, status uint32, at *timestamppb.Timestamp) {
 	s.ws.exited(ctx, id, status, at.AsTime())
 }
 
-// publisher writes exit records before it passes exit events on.
+// publisher writes exit records before it publishes exit events.
 type publisher struct {
 	shim.Publisher
 	ws *watchers

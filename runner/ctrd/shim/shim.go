@@ -1,16 +1,15 @@
-// Package shim is our slim build of containerd's runc shim. It owns the process that stands between containerd
-// and one container, and adds six things to containerd's own task service:
+// Package shim is a slim build of containerd's runc shim. It owns the process between containerd and one container, and extends
+// containerd's task service:
+//   - the exit of the init process is written to a file before any client can learn of it;
+//   - the termination message is copied to disk before that;
+//   - the log FIFOs stay open until the task is deleted, so output without a reader waits in the kernel;
+//   - a stopped task keeps its pid, so that a containerd that starts later does not clean it up;
+//   - the remaining processes of an init process without a PID namespace of its own are killed with it;
+//   - a stopped container is deleted without running runc, if package runcdelete supports that.
 //
-//   - the end of the init process is written to a file before anybody can learn of it;
-//   - the termination message is copied to the disk before that;
-//   - the log FIFOs stay open until the task is deleted, so output waits in the kernel while nobody reads;
-//   - a stopped task still has a pid, so that a containerd that starts later keeps it instead of cleaning it up;
-//   - what an init process without a PID namespace of its own leaves behind ends with it;
-//   - a stopped container is deleted without running runc, where package runcdelete can do that.
+// It must not know pods, policies or the agent: it communicates through OCI annotations and files only.
 //
-// It must not know pods, policies or the agent: it talks through OCI annotations and files only.
-//
-// Goroutines: none of its own besides those of containerd's shim.
+// Goroutines: only those of containerd's shim.
 package shim
 
 import (
@@ -39,14 +38,14 @@ import (
 
 // Annotations of the OCI spec that the shim reads.
 const (
-	// AnnotationExitFile is the path of the file that gets an ExitRecord as JSON when the init process ends.
+	// AnnotationExitFile is the path of the file for an ExitRecord in JSON, written when the init process exits.
 	AnnotationExitFile = "monopod.dev/exit-file"
-	// AnnotationMessage is the path of the termination message, which is in memory; AnnotationMessageCopy that of the
-	// file that its end is copied to when the init process ends.
+	// AnnotationMessage is the path of the termination message, which is in memory. AnnotationMessageCopy is the path to which its end is
+	// copied when the init process exits.
 	AnnotationMessage     = "monopod.dev/message-file"
 	AnnotationMessageCopy = "monopod.dev/message-copy"
-	// AnnotationDelete has the value DeleteInProcess if the shim may delete the container without runc. Its OCI runtime
-	// is runc then, not one of a RuntimeClass.
+	// AnnotationDelete is DeleteInProcess if the shim may delete the container without runc. Its OCI runtime must be runc, not that of a
+	// RuntimeClass.
 	AnnotationDelete = "monopod.dev/delete"
 	DeleteInProcess  = "in-process"
 )
@@ -54,10 +53,11 @@ const (
 // BinaryName is the name of the shim program.
 const BinaryName = "containerd-shim-monopod-v2"
 
-// cgroupsVariable has the directories of cgroups that the shim is to be in, a line each.
+// cgroupsVariable contains the cgroup directories for the shim, one per line.
 const cgroupsVariable = "MONOPOD_SHIM_CGROUPS"
 
-// InCgroups is the environment that has shims be born in these directories of cgroups: else they are in those of who starts them.
+// InCgroups returns the environment that makes shims start in these cgroup directories. Without it, they stay in those of the process that
+// starts them.
 func InCgroups(dirs []string) []string {
 	if len(dirs) == 0 {
 		return nil
@@ -65,15 +65,15 @@ func InCgroups(dirs []string) []string {
 	return []string{cgroupsVariable + "=" + strings.Join(dirs, "\n")}
 }
 
-// runtimeName is what the shim calls itself. containers carry the path of the program as their runtime's name.
+// runtimeName is the name that the shim reports; containers store the path of the program as the name of their runtime.
 const runtimeName = "io.containerd.monopod.v2"
 
 // Main is the main function of the shim binary.
 func Main() {
-	// The work is waiting. One processor saves a fifth of the private memory; containerd would set 4.
+	// The shim mostly waits. One processor saves a fifth of its private memory; containerd would set 4.
 	runtime.GOMAXPROCS(1)
-	// The end of the agent leaves our process group without a parent; when one of us is stopped at that moment, the
-	// kernel sends SIGHUP to all. It must not be ignored, though: programs that we start would inherit that.
+	// When the agent exits, our process group loses its parent; if one of its processes is stopped at that moment, the kernel sends SIGHUP
+	// to all. Ignoring the signal is not possible: programs that we start would inherit that.
 	signal.Notify(make(chan os.Signal, 1), unix.SIGHUP)
 	registry.Register(&plugin.Registration{
 		Type:     plugins.TTRPCPlugin,
@@ -84,7 +84,7 @@ func Main() {
 	shim.RunShim(context.Background(), actions{manager.NewShimManager(runtimeName)}, func(c *shim.Config) { c.NoSetupLogger = true })
 }
 
-// newTaskPlugin makes the task service. It runs in the serving process only, not for "start" and "delete".
+// newTaskPlugin creates the task service. It runs only in the serving process, not for "start" and "delete".
 func newTaskPlugin(ic *plugin.InitContext) (any, error) {
 	pub, err := ic.GetByID(plugins.EventPlugin, "publisher")
 	if err != nil {
@@ -104,13 +104,14 @@ func newTaskPlugin(ic *plugin.InitContext) (any, error) {
 	return &service{TTRPCTaskService: svc, ws: ws}, nil
 }
 
-// actions has "start", which containerd runs for a new shim, and "delete", which it runs when its connection to a shim has
-// closed, whatever the reason.
+// actions implements "start", which containerd runs for a new shim, and "delete", which it runs when its connection to a shim has closed,
+// for whatever reason.
 type actions struct {
 	shim.Shim
 }
 
-// Start implements shim.Shim. This process, which ends soon, moves first, so that no page of the shim is charged to who starts it.
+// Start implements shim.Shim. This process, which exits soon, moves to the cgroup first, so that no page of the shim is charged to the
+// process that starts it.
 func (s actions) Start(ctx context.Context, p *bootstrap.BootstrapParams) (*bootstrap.BootstrapResult, error) {
 	if dirs := os.Getenv(cgroupsVariable); dirs != "" {
 		for dir := range strings.SplitSeq(dirs, "\n") {
@@ -121,14 +122,14 @@ func (s actions) Start(ctx context.Context, p *bootstrap.BootstrapParams) (*boot
 	return s.Shim.Start(ctx, p)
 }
 
-// Stop implements shim.Shim. After an orderly end there is nothing left to do, and the OCI runtime need not be
-// asked. When the shim died instead, this kills the container, and nobody but us will ever know how it ended.
+// Stop implements shim.Shim. After an orderly exit it does nothing, and does not call the OCI runtime. If the shim died, this kills the
+// container, and only this process learns how it exited.
 func (s actions) Stop(ctx context.Context, id string) (shim.StopStatus, error) {
 	cwd, err := os.Getwd()
 	if err != nil {
 		return shim.StopStatus{}, err
 	}
-	// The bundle is the working directory or, for containers of another shim, its sibling.
+	// The bundle is the working directory or, for containers of another shim, a directory next to it.
 	bundle := filepath.Join(filepath.Dir(cwd), id)
 	if deleted.Is(bundle) { // without an answer: package early would have given that
 		e, err := shimrunc.ReadExitStatus(bundle)

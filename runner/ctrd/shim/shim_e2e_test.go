@@ -78,8 +78,8 @@ func daemon(t *testing.T, dir string) (*client.Client, func()) {
 	return c, kill
 }
 
-// TestOrdinaryContainerdRunsTheShimByItsPath: the same shim works under a containerd that is not ours, also
-// when that is killed and the container ends meanwhile.
+// TestOrdinaryContainerdRunsTheShimByItsPath: the shim works under an external containerd, too, even if that is killed and the container
+// exits meanwhile.
 func TestOrdinaryContainerdRunsTheShimByItsPath(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root: it runs containers")
@@ -113,7 +113,7 @@ func TestOrdinaryContainerdRunsTheShimByItsPath(t *testing.T) {
 	check(t, err)
 	check(t, img.Unpack(ctx, "overlayfs"))
 
-	// An OCI runtime that records how it is called.
+	// An OCI runtime that records its arguments.
 	program, calls := filepath.Join(dir, "bin", "runc"), filepath.Join(dir, "calls")
 	check(t, os.Mkdir(filepath.Dir(program), 0o700))
 	check(t, os.WriteFile(program, fmt.Appendf(nil, "#!/bin/sh\necho \"$*\" >>%s\nexec runc \"$@\"\n", calls), 0o700))

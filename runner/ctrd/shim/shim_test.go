@@ -205,7 +205,7 @@ func TestHeldFifoKeepsOutputWithoutReaderOrWriter(t *testing.T) {
 	if err != nil || flags&unix.FD_CLOEXEC == 0 {
 		t.Errorf("not close-on-exec: flags %#x, %v", flags, err)
 	}
-	// More than a pipe takes by default, so the enlarged size is needed.
+	// More than the default size of a pipe, so that this needs the enlarged one.
 	out := strings.Repeat("x", 200<<10)
 	wr, err := os.OpenFile(path, os.O_WRONLY|unix.O_NONBLOCK, 0)
 	if err != nil {

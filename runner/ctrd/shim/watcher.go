@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// watchers are the containers of this shim process by id: one, as long as nobody groups containers.
+// watchers are the containers of this shim process by id: a single one, because containers are not grouped.
 type watchers struct {
 	mu sync.Mutex
 	m  map[string]*watcher
@@ -31,7 +31,7 @@ func (ws *watchers) get(id string) *watcher {
 	return ws.m[id]
 }
 
-// remove forgets a container and closes its FIFOs.
+// remove removes a container and closes its FIFOs.
 func (ws *watchers) remove(id string) {
 	ws.mu.Lock()
 	w := ws.m[id]
@@ -48,8 +48,8 @@ func (ws *watchers) deletesInProcess(id string) bool {
 	return w != nil && w.deletes
 }
 
-// unmount unmounts the root file system of a deleted container. containerd would do that, but after a look into the mount
-// table; without the directory, it has no need to look. What cannot be unmounted or removed is left to containerd.
+// unmount unmounts the root file system of a deleted container. containerd would do the same after searching the mount table; without the
+// directory, it does not search. Failures are left to containerd.
 func (ws *watchers) unmount(id string) {
 	w := ws.get(id)
 	if w == nil {
@@ -61,27 +61,27 @@ func (ws *watchers) unmount(id string) {
 	}
 }
 
-// watcher is what the shim keeps about one container besides containerd's own state.
+// watcher is the additional state of one container.
 type watcher struct {
 	bundle   string
 	exitFile string
-	// hidden is the file of its HiddenProcess; "": it has none.
+	// hidden is the path of its HiddenProcess; "" means that there is none.
 	hidden string
-	// message and messageCopy are the files of the termination message; "": there is none.
+	// message and messageCopy are the paths of the termination message; "" means that there is none.
 	message, messageCopy string
-	// sharesPIDs: the other processes do not end with the init process.
+	// sharesPIDs means that other processes survive the exit of the init process.
 	sharesPIDs bool
-	// deletes: it may be deleted without runc.
+	// deletes means that it may be deleted without runc.
 	deletes bool
 
 	mu sync.Mutex
 	// held are descriptors of the log FIFOs, open for reading and writing.
 	held []int
 	pid  int
-	// cgroup is the directory with the container's OOM counter and processes; "" when unknown.
+	// cgroup is the directory with the container's OOM counter and processes; "" if unknown.
 	cgroup string
-	// oomSeen: an OOM event came. Only a fallback for kernels without a counter, because cgroup v1 also
-	// reports a lack of memory that ended without a kill.
+	// oomSeen means that there was an OOM event. It is only used on kernels without a counter, because cgroup v1 also reports out-of-memory
+	// situations in which no process is killed.
 	oomSeen  bool
 	recorded bool
 }
@@ -92,13 +92,13 @@ func newWatcher(bundle string) *watcher {
 	w.deletes = spec.Annotations[AnnotationDelete] == DeleteInProcess
 	w.message, w.messageCopy = spec.Annotations[AnnotationMessage], spec.Annotations[AnnotationMessageCopy]
 	if w.hidden != "" {
-		// Where the runtime's client puts the process of an exec, which is in /tmp else. There is one container to a shim.
+		// The runtime's client writes the process of an exec into this directory, by default /tmp. There is one container per shim.
 		_ = os.Setenv("XDG_RUNTIME_DIR", filepath.Dir(w.hidden))
 	}
 	return w
 }
 
-// started tells the pid of the init process, which waits in its cgroup to be started.
+// started stores the pid of the init process, which waits in its cgroup to be started.
 func (w *watcher) started(pid int) {
 	dir := cgroupDir(pid)
 	w.mu.Lock()
@@ -112,7 +112,7 @@ func (w *watcher) initPid() int {
 	return w.pid
 }
 
-// pids returns the processes of the container, the init process first, even when it has ended.
+// pids returns the processes of the container, starting with the init process even if it has exited.
 func (w *watcher) pids() []int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -131,10 +131,10 @@ func (w *watcher) oom() {
 	w.oomSeen = true
 }
 
-// exited kills what is left of the container and writes the exit record. It writes none when that has been done:
-// the agent may have read and removed the file since.
+// exited kills the remaining processes of the container and writes the exit record, but only once: the agent may have read and removed the
+// file since.
 //
-// containerd's service kills the rest as well, but not when the init process ended while it was being started.
+// containerd's service kills the processes as well, but not if the init process exited while it was being started.
 func (w *watcher) exited(code int, at time.Time) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -146,7 +146,7 @@ func (w *watcher) exited(code int, at time.Time) error {
 	}
 	if w.message != "" && w.messageCopy != "" {
 		if err := keepMessage(w.message, w.messageCopy); err != nil {
-			// The exit matters more, and the message is lost only if the machine goes down before the agent has read it.
+			// The exit is more important, and the message is lost only if the machine goes down before the agent has read it.
 			log.L.WithError(err).Warn("copy termination message")
 		}
 	}
@@ -158,7 +158,7 @@ func (w *watcher) exited(code int, at time.Time) error {
 	return nil
 }
 
-// oomKilledLocked asks the kernel's counter, which is raised before the victim gets its signal.
+// oomKilledLocked reads the kernel's counter, which is incremented before the victim gets its signal.
 func (w *watcher) oomKilledLocked() bool {
 	if n, ok := oomKills(w.cgroup); ok {
 		return n > 0

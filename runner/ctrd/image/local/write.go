@@ -15,7 +15,7 @@ import (
 // unpackedRatio is the estimated total size of an image per byte of its archive or compressed layers.
 const unpackedRatio = 3
 
-// ReportFull calls OnFull if err says that the disk was too full for an image with a known size in bytes.
+// ReportFull calls OnFull if err means that the disk was too full for an image with a known size in bytes.
 func (s *Store) ReportFull(err error, known int64) {
 	if errors.Is(err, bounded.ErrFull) {
 		s.OnFull(unpackedRatio * known)

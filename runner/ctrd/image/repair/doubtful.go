@@ -36,7 +36,7 @@ type doubtful struct {
 	mu sync.Mutex // guards all below
 	// sound has the images, by the digest of their target, and the layers, by chain ID, that are undamaged.
 	sound map[string]bool
-	// checking has the images whose check is in progress; the channel is closed at its end.
+	// checking has the images that are being checked; the channel is closed when the check is complete.
 	checking map[string]chan struct{}
 	// awaited has the number of containers that wait for each of these checks.
 	awaited map[string]int

@@ -16,7 +16,7 @@ type Rule struct {
 	Match string
 	// Deny forbids the use of these images.
 	Deny bool
-	// Keys are the public keys one of which must have signed an image. Without keys no signature is needed.
+	// Keys are public keys; one of them must have signed an image. Without keys, no signature is needed.
 	Keys Keys
 	// TrustPreloaded accepts images from archives of preload directories without a signature.
 	TrustPreloaded bool

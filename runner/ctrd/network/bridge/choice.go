@@ -73,7 +73,7 @@ type device struct {
 	Name   string
 	Index  int
 	Bridge bool
-	// Alias is the ifalias, by which a monopod marks its bridge.
+	// Alias is the ifalias with which monopod marks its bridge.
 	Alias string
 	// Ports is the number of interfaces attached to a bridge.
 	Ports int

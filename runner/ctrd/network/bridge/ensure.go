@@ -101,8 +101,8 @@ func (s Spec) Ensure() error {
 	return errors.Join(s.ensureDevice(), s.forward())
 }
 
-// ensureDevice creates or completes the bridge. The bridge plugin of CNI could not set the alias at once, by which other monopods with the
-// same subnet recognize the owner.
+// ensureDevice creates or completes the bridge. The bridge plugin of CNI could not set the alias at creation; other monopods with the same
+// subnet use it to recognize the owner.
 func (s Spec) ensureDevice() error {
 	dev, err := netlink.LinkByName(s.Name)
 	if errors.As(err, &netlink.LinkNotFoundError{}) {

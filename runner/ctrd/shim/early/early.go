@@ -1,8 +1,8 @@
-// Package early ends a shim's program at once when all that it is asked is in the note of package deleted.
+// Package early exits the shim's program at once if the note of package deleted has the complete answer.
 //
-// Packages are initialized one by one: the first by import path of those whose imports all are ("Program initialization" in
-// the language's specification). This one imports next to nothing, so its turn is before that of os, and of all that a shim
-// is made of. Only the main package of the program may import it.
+// Packages are initialized in the order of their import paths, each as soon as its imports are initialized ("Program initialization" in the
+// language specification). This package imports almost nothing, so it is initialized before os and all packages of the shim. Only the main
+// package of the program may import it.
 package early
 
 import (

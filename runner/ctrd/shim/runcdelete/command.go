@@ -5,11 +5,11 @@ import (
 	"strings"
 )
 
-// program is the only OCI runtime whose files this package knows.
+// program is the only supported OCI runtime.
 const program = "runc"
 
-// parse reads the command line with which go-runc has a stopped container deleted: its state directory is id in root. ok is
-// false for every other command, and for options that change what runc does.
+// parse parses the command line with which go-runc deletes a stopped container: its state directory is id in root. ok is false for any
+// other command, and for options that change what runc does.
 func parse(args []string) (root, id string, ok bool) {
 	end := len(args) - 2
 	if end < 1 || filepath.Base(args[0]) != program || args[end] != "delete" {
@@ -32,7 +32,7 @@ func parse(args []string) (root, id string, ok bool) {
 	return root, id, filepath.IsAbs(root) && validID(id)
 }
 
-// idCharacters are those that runc takes in ids.
+// idCharacters are those that runc accepts in ids.
 const idCharacters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_+-."
 
 func validID(id string) bool {

@@ -1,9 +1,9 @@
-// Package runcdelete deletes stopped containers of runc without running runc: it removes the cgroups and runc's state
-// directory, as `runc delete` does. Starting runc for that costs ten times as much CPU.
+// Package runcdelete deletes stopped containers of runc without running runc: it removes the cgroups and runc's state directory, as `runc
+// delete` does. Starting runc for that costs ten times as much CPU.
 //
-// It deletes only what it understands completely. All else is left to runc: containers whose other processes may outlive the
-// init process, cgroups of systemd, poststop hooks, intelRdt, a state.json that is damaged or has fields that it does not
-// know. So is what could not be removed: runc finds what remains.
+// It must not delete what it does not understand completely. It leaves these to runc: containers whose other processes may outlive the init
+// process, cgroups of systemd, poststop hooks, intelRdt, a state.json that is damaged or has unknown fields. If a removal fails, runc
+// removes the rest.
 //
 // Goroutines: none.
 package runcdelete
@@ -23,7 +23,7 @@ import (
 	"monopod/internal/atomicfile"
 )
 
-// maxState is more than a state.json has: most of it are the rules of seccomp.
+// maxState is more than a state.json needs; its largest part are seccomp rules.
 const maxState = 1 << 20
 
 // remove deletes container id, whose state directory is in root. After an error, runc can still delete it.
@@ -54,7 +54,7 @@ func remove(root, id string) error {
 	return os.RemoveAll(dir)
 }
 
-// ended returns nil when the process that started at startTime, in ticks since boot, has ended.
+// ended returns nil if the process that started at startTime, in ticks since boot, has exited.
 func ended(pid int, startTime uint64) error {
 	text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ESRCH) {
@@ -73,8 +73,8 @@ func ended(pid int, startTime uint64) error {
 	return nil
 }
 
-// parseStat reads the state of a process and its start time from /proc/PID/stat. The name of the program, in parentheses, may
-// have any character.
+// parseStat parses the state of a process and its start time in /proc/PID/stat. The name of the program, in parentheses, may contain any
+// character.
 func parseStat(text []byte) (state byte, started uint64, ok bool) {
 	const stateField, startedField = 3, 22
 	f := bytes.Fields(text[bytes.LastIndexByte(text, ')')+1:])
@@ -85,7 +85,7 @@ func parseStat(text []byte) (state byte, started uint64, ok bool) {
 	return f[0][0], started, err == nil
 }
 
-// onCgroupfs returns nil for a cgroup and for what is missing: nothing but cgroups is ever removed.
+// onCgroupfs returns nil for a cgroup and for a missing path: only cgroups are removed.
 func onCgroupfs(dir string) error {
 	var st unix.Statfs_t
 	switch err := unix.Statfs(dir, &st); {
@@ -99,12 +99,12 @@ func onCgroupfs(dir string) error {
 	return nil
 }
 
-// maxCgroups bounds how many cgroups of a container are removed here; a container can make as many as it likes.
+// maxCgroups is the maximum number of cgroups of a container removed here, because a container can create any number.
 const maxCgroups = 1000
 
 var errTooMany = errors.New("too many cgroups")
 
-// removeCgroup removes a cgroup, those below it first. left is how many more may be removed.
+// removeCgroup removes a cgroup after its descendants. left is how many more may be removed.
 func removeCgroup(dir string, left *int) error {
 	if *left--; *left < 0 {
 		return errTooMany

@@ -19,7 +19,7 @@ import (
 
 const (
 	busybox = "/bin/busybox"
-	// parent is the cgroup of all containers here.
+	// parent is the parent cgroup of all containers here.
 	parent = "monopod-runcdelete"
 )
 
@@ -30,7 +30,7 @@ func check(t *testing.T, err error) {
 	}
 }
 
-// counter runs commands, and counts the containers that runc was asked to delete.
+// counter runs commands, and counts calls of runc delete.
 type counter struct {
 	runc.ProcessMonitor
 	deletes int
@@ -52,7 +52,7 @@ type container struct {
 	pid    int
 }
 
-// create creates a container that waits to be started, as the shim does.
+// create creates a container without starting it, as the shim does.
 func create(t *testing.T, id string, edit func(*specs.Spec)) *container {
 	t.Helper()
 	dir := t.TempDir()
@@ -100,7 +100,7 @@ func create(t *testing.T, id string, edit func(*specs.Spec)) *container {
 	return c
 }
 
-// end kills the init process and waits until it is gone.
+// end kills the init process and waits for its exit.
 func (c *container) end() {
 	c.t.Helper()
 	check(c.t, unix.Kill(c.pid, unix.SIGKILL))
@@ -123,7 +123,7 @@ func (c *container) editState(from, to string) {
 	check(c.t, os.WriteFile(path, []byte(edited), 0o600))
 }
 
-// parents returns the cgroups that those of containers are in, in all hierarchies.
+// parents returns the parent cgroups of containers in all hierarchies.
 func parents() (dirs []string) {
 	for _, mount := range []string{"/sys/fs/cgroup", "/sys/fs/cgroup/*"} {
 		found, _ := filepath.Glob(filepath.Join(mount, parent))
@@ -141,7 +141,7 @@ func (c *container) cgroups() (dirs []string) {
 	return dirs
 }
 
-// delete deletes the container, and returns how often runc was asked to.
+// delete deletes the container, and returns how often runc delete was called.
 func (c *container) delete() (deletes int, err error) {
 	count := &counter{ProcessMonitor: runc.Monitor}
 	before := runc.Monitor
@@ -151,7 +151,7 @@ func (c *container) delete() (deletes int, err error) {
 	return count.deletes, err
 }
 
-// gone fails the test unless nothing of the container is left.
+// gone fails the test if anything of the container remains.
 func (c *container) gone() {
 	c.t.Helper()
 	if dirs := c.cgroups(); len(dirs) > 0 {
@@ -170,7 +170,7 @@ func needRoot(t *testing.T) {
 	check(t, unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0))
 }
 
-// TestNothingIsLeft: neither of a container nor of the cgroups that it made, in any hierarchy, and runc is not run.
+// TestNothingIsLeft: the container and the cgroups that it created are removed in all hierarchies, and runc is not run.
 func TestNothingIsLeft(t *testing.T) {
 	needRoot(t)
 	c := create(t, "c1", nil)
@@ -190,14 +190,14 @@ func TestNothingIsLeft(t *testing.T) {
 	c.gone()
 }
 
-// TestRuncDeletesWhatIsNotUnderstood: all that is left to runc is deleted by it.
+// TestRuncDeletesWhatIsNotUnderstood: runc deletes all containers that this package does not.
 func TestRuncDeletesWhatIsNotUnderstood(t *testing.T) {
 	needRoot(t)
 	hook := filepath.Join(t.TempDir(), "hook")
 	for i, tt := range []struct {
 		name string
 		spec func(*specs.Spec)
-		// stopped changes what there is of the stopped container.
+		// stopped modifies the stopped container.
 		stopped func(*container)
 	}{
 		{name: "poststop hooks", spec: func(s *specs.Spec) {
@@ -228,7 +228,7 @@ func TestRuncDeletesWhatIsNotUnderstood(t *testing.T) {
 	}
 }
 
-// TestRuncRefusesToDelete: what runc does not delete, is not deleted here.
+// TestRuncRefusesToDelete: a container that runc does not delete is not deleted here, either.
 func TestRuncRefusesToDelete(t *testing.T) {
 	needRoot(t)
 	for i, tt := range []struct {

@@ -55,7 +55,7 @@ func TestTheInitProcessMustHaveEnded(t *testing.T) {
 	}
 }
 
-// writeState writes the state of a container that has ended, whose cgroup is in dir, and returns runc's root.
+// writeState writes the state of a stopped container whose cgroup is in dir, and returns runc's root.
 func writeState(t *testing.T, dir string) (root string) {
 	t.Helper()
 	root = t.TempDir()

@@ -7,7 +7,7 @@ import (
 	"github.com/containerd/go-runc"
 )
 
-// Monitor is a process monitor of go-runc that deletes containers instead of running `runc delete`, if it can.
+// Monitor is a process monitor of go-runc that deletes containers itself instead of running `runc delete`, if possible.
 type Monitor struct {
 	// ProcessMonitor runs all other commands.
 	runc.ProcessMonitor
@@ -41,7 +41,7 @@ func (m *Monitor) Wait(c *exec.Cmd, exits chan runc.Exit) (int, error) {
 	return m.ProcessMonitor.Wait(c, exits)
 }
 
-// instead does what a command would do, and reports whether it could.
+// instead performs the command itself, and reports whether it could.
 func (m *Monitor) instead(c *exec.Cmd) bool {
 	root, id, ok := parse(c.Args)
 	if !ok || c.Err != nil || !m.Allowed(id) || remove(root, id) != nil {
@@ -51,7 +51,7 @@ func (m *Monitor) instead(c *exec.Cmd) bool {
 	return true
 }
 
-// succeeded returns the exit of a command that had nothing to complain about.
+// succeeded returns a successful exit.
 func succeeded() chan runc.Exit {
 	exits := make(chan runc.Exit, 1)
 	exits <- runc.Exit{Timestamp: time.Now()}

@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// state is runc's state.json. All that runc 1.1 to 1.5 write is here: an unknown field may be something that a newer runc
-// has to remove.
+// state is runc's state.json, with all fields that runc 1.1 to 1.5 write: an unknown field may be something that a newer runc must clean
+// up.
 type state struct {
 	ID        string            `json:"id"`
 	Pid       int               `json:"init_process_pid"`
@@ -27,13 +27,13 @@ type state struct {
 	Descriptors ignored `json:"external_descriptors"`
 }
 
-// ignored is a value that deleting does not depend on.
+// ignored is a value that does not matter for deleting.
 type ignored struct{}
 
 // UnmarshalJSON implements json.Unmarshaler.
 func (*ignored) UnmarshalJSON([]byte) error { return nil }
 
-// config is the part of a container's configuration that deleting depends on.
+// config is the part of a container's configuration that matters for deleting.
 type config struct {
 	Namespaces []namespace `json:"namespaces"`
 	Cgroups    struct {
@@ -53,14 +53,14 @@ type namespace struct {
 	Path string `json:"path"`
 }
 
-// UnmarshalJSON implements json.Unmarshaler. Unlike in the state, unknown fields are fine: most of a configuration only
-// concerns the processes, which have ended.
+// UnmarshalJSON implements json.Unmarshaler. Unlike in the state, unknown fields are accepted: most of a configuration only concerns
+// processes, which have exited.
 func (c *config) UnmarshalJSON(text []byte) error {
 	type plain config
 	return json.Unmarshal(text, (*plain)(c))
 }
 
-// plan is what there is to delete besides the state directory, and the process that must have ended.
+// plan is what must be deleted in addition to the state directory, and the process that must have exited.
 type plan struct {
 	pid       int
 	startTime uint64
@@ -68,7 +68,7 @@ type plan struct {
 	cgroups []string
 }
 
-// newPlan decides whether a container can be deleted without runc: an error says why not.
+// newPlan returns an error if a container must be deleted by runc, with the reason.
 func newPlan(id string, text []byte) (plan, error) {
 	var s state
 	d := json.NewDecoder(bytes.NewReader(text))
@@ -98,7 +98,7 @@ func newPlan(id string, text []byte) (plan, error) {
 	return plan{pid: s.Pid, startTime: s.StartTime, cgroups: cgroups}, err
 }
 
-// maxHierarchies is more than a kernel has.
+// maxHierarchies is more than any kernel has.
 const maxHierarchies = 64
 
 // cgroupsOf returns the directories of a container's cgroups, which are at path in each hierarchy.
@@ -117,7 +117,7 @@ func cgroupsOf(paths map[string]string, path string) ([]string, error) {
 	return slices.Compact(dirs), nil
 }
 
-// clean reports whether a path is absolute, in its shortest form, and not the root.
+// clean reports whether a path is absolute, normalized, and not the root.
 func clean(path string) bool {
 	return filepath.IsAbs(path) && path != "/" && filepath.Clean(path) == path
 }

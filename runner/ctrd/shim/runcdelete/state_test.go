@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// written are states of a container c1 as runc writes them, but for what is left out of the configuration.
+// States of a container c1 as runc writes them, without irrelevant parts of the configuration.
 const (
 	written11 = `{"id":"c1","init_process_pid":4711,"init_process_start":2860316,"created":"2026-11-23T01:14:48.443561192Z",` +
 		`"config":{"no_pivot_root":false,"rootfs":"/b/rootfs","namespaces":[{"type":"NEWNET","path":"/run/netns/a"},{"type":"NEWPID","path":""},{"type":"NEWNS","path":""}],` +

@@ -1,19 +1,20 @@
-// Package deleted is the note that a shim leaves in the bundle of a container that it has deleted: runtime, mounts and all.
+// Package deleted owns the note that a shim leaves in the bundle of a container that it has deleted completely, including runtime state and
+// mounts.
 //
-// containerd runs the shim's program with the word delete whenever a shim has gone, also after it has deleted a container in
-// order. The note has the answer, and package early gives it before the program is even ready to run: of all that starts a
-// shim's program, there is nothing that this needs. Thus nothing may be imported here but what the system calls need.
+// containerd runs the shim's program with the command delete whenever a shim has exited, even after it has deleted the container itself.
+// The note contains the answer, and package early prints it before any other package of the program is initialized. Therefore this package
+// must import only packages for system calls.
 package deleted
 
 import "syscall"
 
-// file is the note's name in a bundle.
+// file is the name of the note in a bundle.
 const file = "deleted"
 
-// maxAnswer is more than an answer has: three numbers and a time.
+// maxAnswer is more than an answer needs: three numbers and a time.
 const maxAnswer = 255
 
-// Write leaves the note. An answer that is too long is left out; it will be found in another way.
+// Write writes the note. An answer that is too long is omitted; the shim's program then determines it in the usual way.
 func Write(bundle string, answer []byte) error {
 	fd, err := retry(func() (int, error) {
 		return syscall.Open(bundle+"/"+file, syscall.O_WRONLY|syscall.O_CREAT|syscall.O_TRUNC|syscall.O_CLOEXEC, 0o600)
@@ -29,13 +30,13 @@ func Write(bundle string, answer []byte) error {
 	return err
 }
 
-// Is reports whether there is a note.
+// Is reports whether the note exists.
 func Is(bundle string) bool {
 	var st syscall.Stat_t
 	return syscall.Stat(bundle+"/"+file, &st) == nil
 }
 
-// Read returns the answer of a bundle's note; ok is false when there is none, or it was not written to its end.
+// Read returns the answer in a bundle's note; ok is false if there is none or it is incomplete.
 func Read(bundle string) (answer []byte, ok bool) {
 	text := read(bundle+"/"+file, maxAnswer+2)
 	if len(text) < 2 || int(text[0]) != len(text)-1 {
@@ -44,8 +45,8 @@ func Read(bundle string) (answer []byte, ok bool) {
 	return text[1:], true
 }
 
-// Answer answers the question that this process was started to answer, and reports whether it could. The process is in the bundle
-// of a container, and asked about that one, or one in a bundle beside it.
+// Answer prints the answer to the command of this process, if a note has it, and reports whether it did. The working directory is the
+// bundle of a container, and the command concerns that container or one in a bundle next to it.
 func Answer() bool {
 	id, ok := parse(string(read("/proc/self/cmdline", maxCommand)))
 	if !ok {
@@ -59,10 +60,10 @@ func Answer() bool {
 	return err == nil && n == len(answer)
 }
 
-// maxCommand is more than the command line of a shim has.
+// maxCommand is longer than any command line of a shim.
 const maxCommand = 8 << 10
 
-// parse reads a command line, with a zero byte after each word. ok says that it asks what became of a container.
+// parse parses a command line with a zero byte after each argument. ok reports whether it is the command delete.
 func parse(cmdline string) (id string, ok bool) {
 	var last, word string
 	begin := 0
@@ -85,7 +86,7 @@ func parse(cmdline string) (id string, ok bool) {
 	return id, begin == len(cmdline) && word == "delete" && !value && id != "" && id[0] != '.'
 }
 
-// read returns the content of a file that has less than limit bytes; nil when it cannot be read, or has more.
+// read returns the content of a file shorter than limit; nil if it is longer or cannot be read.
 func read(path string, limit int) []byte {
 	fd, err := retry(func() (int, error) {
 		return syscall.Open(path, syscall.O_RDONLY|syscall.O_CLOEXEC|syscall.O_NONBLOCK, 0)
@@ -108,7 +109,7 @@ func read(path string, limit int) []byte {
 	return nil
 }
 
-// retry makes a system call until no signal comes in between.
+// retry repeats a system call after EINTR.
 func retry(call func() (int, error)) (int, error) {
 	for {
 		if n, err := call(); err != syscall.EINTR { //nolint:errorlint // package errors is one that is not ready

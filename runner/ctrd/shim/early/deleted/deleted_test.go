@@ -22,7 +22,7 @@ func TestANoteHasTheAnswer(t *testing.T) {
 	}
 }
 
-// TestANoteWithoutAnswerIsOne: earlier releases wrote none, and the shim may be killed, or the disk full, while it writes.
+// TestANoteWithoutAnswerIsOne: the note is empty if the shim is killed, or the disk is full, while it is written.
 func TestANoteWithoutAnswerIsOne(t *testing.T) {
 	bundle := t.TempDir()
 	if err := Write(bundle, []byte(strings.Repeat("x", maxAnswer+1))); err != nil {
