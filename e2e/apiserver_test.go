@@ -77,7 +77,7 @@ func TestTheAPIServerIsToldAndChangesNothing(t *testing.T) {
 		}
 		return nil
 	})
-	// Pods start and go while the API server does not answer, and as fast as ever.
+	// Pods start and stop while the API server is silent or down, as fast as usual.
 	for what, mode := range map[string]apitest.Mode{"silent": {Silent: true}, "gone": {Refuse: true}, "cut": {CutAfter: 500}} {
 		proxy.Set(mode)
 		name := "while-" + what
@@ -102,7 +102,7 @@ func TestTheAPIServerIsToldAndChangesNothing(t *testing.T) {
 	}
 }
 
-// testNodeFacts changes what the Node tells, and ends with a machine that goes down.
+// testNodeFacts changes facts that the Node shows, and finally shuts the machine down.
 func testNodeFacts(t *testing.T, s *apitest.Server, in *instance) {
 	t.Helper()
 	shows := func(what string, right func(*corev1.Node) bool) {

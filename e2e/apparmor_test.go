@@ -47,7 +47,7 @@ spec:
 `, name, annotations, image, security)
 }
 
-// says waits for the last line of an armored container and returns what it wrote before that.
+// says waits for the last line of an armored container and returns the lines before it.
 func (in *instance) says(name string) string {
 	in.t.Helper()
 	var text string
@@ -62,7 +62,7 @@ func (in *instance) says(name string) string {
 	return strings.Join(strings.Fields(text), " ")
 }
 
-// TestAppArmor: with AppArmor in the kernel the profiles confine, without it one that was asked for keeps the pod waiting.
+// TestAppArmor: with AppArmor in the kernel, profiles are enforced; without it, an explicit profile keeps the pod waiting.
 func TestAppArmor(t *testing.T) {
 	const admin = `capabilities: {add: [SYS_ADMIN]}`
 	pods := map[string]struct{ annotations, security, confined, unconfined string }{
@@ -113,7 +113,7 @@ func TestAppArmor(t *testing.T) {
 	}
 }
 
-// waits waits until a pod's container is kept waiting for a reason.
+// waits waits until a pod's container is waiting for a reason.
 func (in *instance) waits(name, reason, message string) {
 	in.t.Helper()
 	in.pod(name, "waits with reason "+reason, func(p corev1.Pod) bool {

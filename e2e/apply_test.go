@@ -32,7 +32,7 @@ func (in *instance) file(name, text string) string {
 	return path
 }
 
-// does runs a client command that must succeed and returns what it prints.
+// does runs a client command that must succeed and returns its output.
 func (in *instance) does(args ...string) string {
 	in.t.Helper()
 	out, err := in.run(args...)
@@ -42,8 +42,8 @@ func (in *instance) does(args ...string) string {
 	return out
 }
 
-// reading starts a client command that must succeed, and returns when it reads its input; give ends that with a text and
-// waits for the end of the command.
+// reading starts a client command that must succeed, and returns once it reads its input; give completes the input and waits for the
+// command to exit.
 func (in *instance) reading(args ...string) (give func(text string)) {
 	in.t.Helper()
 	r, w, err := os.Pipe()
@@ -59,7 +59,7 @@ func (in *instance) reading(args ...string) (give func(text string)) {
 	if err := c.Start(); err != nil {
 		in.t.Fatal(err)
 	}
-	// Nothing is given before the first byte has been taken.
+	// Nothing is written before the first byte has been read.
 	if _, err := w.WriteString("\n"); err != nil {
 		in.t.Fatal(err)
 	}
@@ -103,7 +103,7 @@ func TestWhatIsAppliedRunsSurvivesAndIsDeleted(t *testing.T) {
 	if again := in.ready("pushed"); again.UID != first.UID || containerID(again, "c") != containerID(first, "c") {
 		t.Errorf("another pod after kill -9: %s", brief(again))
 	}
-	// An edit runs before apply --wait returns, and the old container is gone.
+	// When apply --wait returns, the edited container runs and the old one is gone.
 	edited := strings.Replace(pod, "echo I say $SAY", "echo I shout $SAY", 1)
 	if out := in.does("apply", "--wait", "-f", in.file("set.yaml", fmt.Sprintf(config, "hello")+edited)); out != "configmap/text unchanged\npod/pushed configured\n" {
 		t.Errorf("apply: %s", out)
@@ -119,7 +119,7 @@ func TestWhatIsAppliedRunsSurvivesAndIsDeleted(t *testing.T) {
 	in.refuses("exit status 2", "wait", "--timeout=50ms", "pushed")
 }
 
-// The container must not notice that its manifest is now here, now there.
+// The container must not be affected when its manifest moves between sources.
 func TestAPodMovesFromSourceToSourceWithoutARestart(t *testing.T) {
 	in := newInstance(t)
 	in.start()
@@ -142,8 +142,8 @@ func TestAPodMovesFromSourceToSourceWithoutARestart(t *testing.T) {
 		in.put("mover", text)
 		from(manifest)
 		in.does("delete", "pod", "mover")
-		// Gone from the first before it is there in the second, within the grace of a file that was put aside.
-		// The process is there before, so that only the request has to come within it.
+		// The pod is removed from the first source before it is in the second one, within the grace period of a file that was moved away.
+		// The client process is started before, so that only its request must be within the grace period.
 		give := in.reading("apply", "-f", "-")
 		if err := os.Rename(manifest, manifest+".off"); err != nil {
 			t.Fatal(err)
@@ -162,7 +162,7 @@ func TestAPodMovesFromSourceToSourceWithoutARestart(t *testing.T) {
 	}
 }
 
-// A pod and a Deployment go from a file to a URL to what is applied and back, in other words each time.
+// A pod and a Deployment move from a file to a URL to applied objects and back, each time in a different notation.
 func TestPodsMoveOverAllSourcesThoughEachWritesThemDifferently(t *testing.T) {
 	site := newSite(t)
 	in := site.asking()
@@ -215,7 +215,7 @@ func TestPodsMoveOverAllSourcesThoughEachWritesThemDifferently(t *testing.T) {
 	}
 }
 
-// slowToEnd notes each of its starts in a file on the host, and needs a while to end.
+// slowToEnd records each of its starts in a file on the host, and takes a while to stop.
 func slowToEnd(name, dir string, version int, ends string) string {
 	return fmt.Sprintf(`apiVersion: v1
 kind: Pod
@@ -231,7 +231,7 @@ spec:
 `, name, image, version, ends, version, dir)
 }
 
-// shells returns the processes of the instance that run a script with this in it, without those they have just forked.
+// shells returns the processes of the instance that run a script containing mark, except those they have just forked.
 func (in *instance) shells(mark string) []int {
 	table := in.table()
 	runs := func(pid int) bool {
@@ -247,7 +247,7 @@ func (in *instance) shells(mark string) []int {
 	return found
 }
 
-// wants returns an error unless the text is in what a pod is to be, as the agent has read it.
+// wants returns an error unless the desired pod, as the agent has read it, contains the text.
 func (in *instance) wants(name, text string) error {
 	out, err := in.run("history", "pod", name, "-o", "json")
 	h := &localapi.History{}
@@ -263,7 +263,7 @@ func (in *instance) wants(name, text string) error {
 	return nil
 }
 
-// field-notes 4 B11, with a shorter pause: what counts is what the manifest says when the old container has ended.
+// field-notes 4 B11, with a shorter pause: the manifest at the time when the old container has exited decides.
 func TestThreeHundredRewritesDuringTheTerminationEndInTheLastSpec(t *testing.T) {
 	apply := func(in *instance, text string) { in.does("apply", "-f", in.file("slow.yaml", text)) }
 	write := func(in *instance, text string) { in.put("slow", text) }
@@ -415,7 +415,7 @@ func TestKillNineDuringAnApplyLeavesAllOldOrAllNew(t *testing.T) {
 	})
 }
 
-// fillUp takes all room that a disk has, and what comes free because the agent has just replaced a file, until nothing has for a while.
+// fillUp fills a disk completely, including the space freed when the agent has just replaced a file, until no more is freed for a while.
 func fillUp(t *testing.T, path string) {
 	t.Helper()
 	f, err := os.Create(path)

@@ -25,7 +25,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// entry is one of a tar.
+// entry is a tar entry.
 type entry struct {
 	tar.Header
 	body []byte
@@ -67,7 +67,7 @@ func jsonOf(t *testing.T, v any) []byte {
 	return b
 }
 
-// imageConfig is that of an image with a layer, times over; field is one more of what containers of it run.
+// imageConfig is the configuration of an image with a layer, repeated; field is an additional field of the container configuration.
 func imageConfig(t *testing.T, layer []byte, times int, field string, value any) []byte {
 	t.Helper()
 	diffs := slices.Repeat([]string{digest.FromBytes(layer).String()}, times)
@@ -77,20 +77,20 @@ func imageConfig(t *testing.T, layer []byte, times int, field string, value any)
 	})
 }
 
-// savedImage is what `docker save` makes of an image.
+// savedImage is an image in the format of `docker save`.
 func savedImage(t *testing.T, layer []byte, times int, config []byte, more ...entry) []byte {
 	t.Helper()
 	manifest := jsonOf(t, []map[string]any{{"Config": "config.json", "RepoTags": []string{"monopod.test/hostile:1"}, "Layers": slices.Repeat([]string{"layer.tar"}, times)}})
 	return tarOf(t, append([]entry{tarFile("manifest.json", manifest), tarFile("config.json", config), tarFile("layer.tar", layer)}, more...)...)
 }
 
-// imageArchive is an archive of an image with one layer. The layer is not compressed as far as its config says.
+// imageArchive is an archive of an image with one layer, which is uncompressed although its config claims otherwise.
 func imageArchive(t *testing.T, layer []byte, more ...entry) []byte {
 	t.Helper()
 	return savedImage(t, layer, 1, imageConfig(t, layer, 1, "User", "0"), more...)
 }
 
-// layout is an OCI layout of an image with a layer of this type. The digest of the layer is of something else if wrong.
+// layout is an OCI layout of an image with a layer of this type. If wrong, the digest is not that of the layer.
 func layout(t *testing.T, mediaType string, layer []byte, wrong bool) []byte {
 	t.Helper()
 	entries := []entry{tarFile("oci-layout", []byte(`{"imageLayoutVersion":"1.0.0"}`))}
@@ -113,13 +113,13 @@ func layout(t *testing.T, mediaType string, layer []byte, wrong bool) []byte {
 }
 
 const (
-	// diskOfImages is the size of the disk that images are on, in MiB; a bomb has a half more.
+	// diskOfImages is the size of the disk for images, in MiB; a bomb is larger by half.
 	diskOfImages = 256
-	// evictedBelow is how many MiB of it are free, or pods are evicted.
+	// evictedBelow is the free space in MiB below which pods are evicted.
 	evictedBelow = 96
 )
 
-// gzipped and zstdCompressed return a tar, compressed, that write writes.
+// gzipped and zstdCompressed return the compressed tar that write creates.
 func gzipped(t *testing.T, write func(w *tar.Writer) error) []byte {
 	t.Helper()
 	var b bytes.Buffer
@@ -148,7 +148,7 @@ func zstdCompressed(t *testing.T, write func(w *tar.Writer) error) []byte {
 	return b.Bytes()
 }
 
-// oneFile writes a file that the disk has no room for.
+// oneFile writes a file larger than the disk.
 func oneFile(name string) func(w *tar.Writer) error {
 	return func(w *tar.Writer) error {
 		size := int64(diskOfImages * 3 / 2 << 20)
@@ -160,7 +160,7 @@ func oneFile(name string) func(w *tar.Writer) error {
 	}
 }
 
-// manyFiles writes empty files, more than the disk has inodes if there are enough.
+// manyFiles writes empty files, with a high n more than the disk has inodes.
 func manyFiles(n int) func(w *tar.Writer) error {
 	return func(w *tar.Writer) error {
 		for i := range n {
@@ -172,7 +172,7 @@ func manyFiles(n int) func(w *tar.Writer) error {
 	}
 }
 
-// header is one of a tar.
+// header is a tar header.
 func header(name string, kind byte, size int) []byte {
 	var h [512]byte
 	copy(h[:], name)
@@ -189,7 +189,7 @@ func header(name string, kind byte, size int) []byte {
 	return h[:]
 }
 
-// hole is a tar of a file that has size bytes, and none in the tar. archive/tar writes none.
+// hole is a tar with a sparse file of size bytes, none of which is in the tar. archive/tar cannot write sparse files.
 func hole(name string, size int64) []byte {
 	records := ""
 	for _, r := range []string{fmt.Sprintf("GNU.sparse.size=%d\n", size), "GNU.sparse.numblocks=1\n", fmt.Sprintf("GNU.sparse.map=%d,0\n", size)} {
@@ -200,7 +200,7 @@ func hole(name string, size int64) []byte {
 	return slices.Concat(header("pax", 'x', len(records)), body, header(name, '0', 0), make([]byte, 1024))
 }
 
-// zstdWindow is a compressed file for which a decompressor needs as much memory.
+// zstdWindow is a compressed file that makes a decompressor allocate size bytes.
 func zstdWindow(t *testing.T, size int) []byte {
 	t.Helper()
 	var b bytes.Buffer
@@ -214,7 +214,7 @@ func zstdWindow(t *testing.T, size int) []byte {
 	return b.Bytes()
 }
 
-// free is how many MiB are free on the disk of a directory.
+// free returns the free space in MiB on the disk of a directory.
 func free(t *testing.T, dir string) int64 {
 	t.Helper()
 	var st unix.Statfs_t
@@ -224,7 +224,7 @@ func free(t *testing.T, dir string) int64 {
 	return int64(st.Bavail) * st.Bsize >> 20
 }
 
-// leastFree watches how many MiB are free on the disk of a directory until it is asked for the least.
+// leastFree watches the free space in MiB on the disk of a directory until it is called for the minimum.
 func leastFree(t *testing.T, dir string) func() int64 {
 	t.Helper()
 	ctx, stop := context.WithCancel(t.Context())
@@ -251,7 +251,7 @@ func leastFree(t *testing.T, dir string) func() int64 {
 type hostileArchive struct {
 	name, want string
 	data       []byte
-	// onlyLarge: not in CI, where others stand for it.
+	// onlyLarge: skipped in CI, where similar cases run.
 	onlyLarge bool
 }
 
@@ -287,7 +287,7 @@ func hostileArchives(t *testing.T, outside string) []hostileArchive {
 	})
 }
 
-// hostileFiles are images with layers that a file system is not made for.
+// hostileFiles are images with layers that are difficult for a file system.
 func hostileFiles(t *testing.T, outside string) []hostileArchive {
 	t.Helper()
 	many := 500
@@ -330,7 +330,7 @@ func hostileFiles(t *testing.T, outside string) []hostileArchive {
 	}
 }
 
-// hostileTexts are archives with JSON that takes memory.
+// hostileTexts are archives with JSON that needs much memory.
 func hostileTexts(t *testing.T, layer []byte) []hostileArchive {
 	t.Helper()
 	saved := func(field string, value any) []byte {
@@ -349,7 +349,7 @@ func hostileTexts(t *testing.T, layer []byte) []hostileArchive {
 	}
 }
 
-// hostilePaths are what can be in the place of an archive, besides a file.
+// hostilePaths create something other than a regular file at the path of an archive.
 func (a *attacked) hostilePaths() map[string]func(path string) error {
 	return map[string]func(path string) error{
 		"fifo":      func(path string) error { return unix.Mkfifo(path, 0o600) },
@@ -374,8 +374,8 @@ func newOnDisk(t *testing.T) (a *attacked, root string) {
 	return attack(in), root
 }
 
-// TestAttackArchives: no archive among the preloaded images costs the agent more memory than it may take, gets a pod evicted, writes anything
-// outside of what it is unpacked to, or keeps others from being imported.
+// TestAttackArchives: no archive among the preloaded images makes the agent exceed its memory limit, gets a pod evicted, writes outside of
+// its target directory, or prevents the import of others.
 func TestAttackArchives(t *testing.T) {
 	a, root := newOnDisk(t)
 	outside := filepath.Join(a.dir, "outside")
@@ -429,7 +429,7 @@ func TestAttackArchives(t *testing.T) {
 	}
 }
 
-// saysOf waits until the log has a line about an archive, and wants it to say this.
+// saysOf waits for a log line about an archive that contains want.
 func (a *attacked) saysOf(name, want string) {
 	a.t.Helper()
 	of := "images/" + name + ".tar"

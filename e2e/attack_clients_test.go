@@ -23,7 +23,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// inNetworkOf runs a function in the network namespace of a process. What it opens stays there.
+// inNetworkOf runs a function in the network namespace of a process. Sockets that it opens stay there.
 func inNetworkOf(t *testing.T, pid int, open func() error) {
 	t.Helper()
 	done := make(chan error)
@@ -43,7 +43,7 @@ func inNetworkOf(t *testing.T, pid int, open func() error) {
 	}
 }
 
-// attackTime is how long a flood lasts.
+// attackTime is the duration of a flood.
 func attackTime() time.Duration {
 	if large() {
 		return 20 * time.Second
@@ -51,7 +51,7 @@ func attackTime() time.Duration {
 	return time.Second
 }
 
-// query is a question for the addresses of a name.
+// query is a DNS query for the addresses of a name.
 func query(t *testing.T, name string) []byte {
 	t.Helper()
 	m := dnsmessage.Message{
@@ -65,7 +65,8 @@ func query(t *testing.T, name string) []byte {
 	return b
 }
 
-// TestAttackNames: a pod that floods the resolver costs the agent no memory, and no other pod its answers.
+// TestAttackNames: a pod that floods the name server does not increase the agent's memory and does not keep other pods from getting
+// answers.
 func TestAttackNames(t *testing.T) {
 	a := newAttacked(t)
 	a.put("flood", sleeper("flood", ":"))
@@ -195,7 +196,7 @@ func TestAttackClients(t *testing.T) {
 	}
 }
 
-// repeated is a text without end.
+// repeated is an endless text.
 type repeated struct {
 	text []byte
 	at   int

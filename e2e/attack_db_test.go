@@ -84,8 +84,8 @@ func databaseDamages() []damageOf {
 	return all
 }
 
-// TestAttackDatabases: the agent is killed, a database of its containerd is damaged, and the agent started: it is there, no pod has noticed
-// anything, new ones start, edits and removals work. Nothing is left at the end.
+// TestAttackDatabases kills the agent, damages a database of its containerd, and starts the agent again: running pods are unaffected;
+// starts, edits and removals work. Nothing is left at the end.
 func TestAttackDatabases(t *testing.T) {
 	in := newInstance(t, "fileCheckFrequency: 1s")
 	in.put("host", strings.Replace(sleeper("host", ":"), "spec:\n", "spec:\n  hostNetwork: true\n", 1))

@@ -19,7 +19,7 @@ import (
 	"monopod/internal/atomicfile/damagetest"
 )
 
-// victim is a pod that has as many kinds of files as one pod can have; its objects come with it.
+// victim is a pod with as many kinds of files as one pod can have, and its objects.
 const victim = `apiVersion: v1
 kind: ConfigMap
 metadata: {name: victim}
@@ -56,7 +56,7 @@ spec:
     volumeMounts: [{name: config, mountPath: /config}, {name: secret, mountPath: /secret}, {name: claim, mountPath: /claim}, {name: empty, mountPath: /empty}]
 `
 
-// placeholders stand in patterns for what differs from one file of a kind to the next.
+// placeholders replace the variable parts of paths in patterns.
 var placeholders = []struct {
 	what *regexp.Regexp
 	with string
@@ -74,7 +74,7 @@ var placeholders = []struct {
 	{regexp.MustCompile(`\.(damaged|broken|stray)(/.*)?$`), ".damaged"},
 }
 
-// kindOf is the pattern of a path.
+// kindOf returns the pattern of a path.
 func (in *instance) kindOf(path string) string {
 	for _, d := range [][2]string{{filepath.Join(in.dir, "root"), "root"}, {filepath.Join(in.dir, "logs"), "logs"}, {in.state, "state"}} {
 		if rest, ok := strings.CutPrefix(path, d[0]+"/"); ok {
@@ -87,7 +87,7 @@ func (in *instance) kindOf(path string) string {
 	return path
 }
 
-// files are all files of the instance by kind, without the content of images and volumes, and what is mounted.
+// files returns all files of the instance by kind, without mounts and the content of images and volumes.
 func (in *instance) files() map[string][]string {
 	in.t.Helper()
 	mounts, err := os.ReadFile("/proc/self/mountinfo")
@@ -120,8 +120,8 @@ func (in *instance) files() map[string][]string {
 	return kinds
 }
 
-// TestAttackDamagedFiles: one file of one kind is damaged while the agent is not there. It comes back, pods that the file does not belong to
-// are untouched, and the one that it belongs to runs, after a restart at most, and can be removed.
+// TestAttackDamagedFiles damages one file of one kind while the agent is down. The agent starts again; unrelated pods are untouched; the
+// affected one runs, after at most one restart, and can be removed.
 func TestAttackDamagedFiles(t *testing.T) {
 	in := newInstance(t, "fileCheckFrequency: 1s", "crashLoopBackOff: {maxContainerRestartPeriod: 1s}")
 	in.start()
@@ -203,7 +203,7 @@ func writeFile(t *testing.T, text string) string {
 	return path
 }
 
-// nextDamage is a kind and a way that have not been tried; empty: all have been.
+// nextDamage returns a kind and a way of damage that were not tried yet; empty if all were.
 func nextDamage(kinds map[string][]string, tried map[string]bool) (kind, way string) {
 	only := regexp.MustCompile(os.Getenv("MONOPOD_ATTACK_FILES")) // to look into one kind
 	for _, kind := range slices.Sorted(maps.Keys(kinds)) {
@@ -224,7 +224,7 @@ func nextDamage(kinds map[string][]string, tried map[string]bool) (kind, way str
 	return "", ""
 }
 
-// smallSample is what is tried in CI.
+// smallSample is the selection for CI.
 func smallSample() []string {
 	return []string{
 		"state/logs/{id}/meta.json empty", "state/logs/{id}/stdout link", "state/containerd/io.containerd.runtime.v2.task/monopod/{id}/bootstrap.json garbage",
@@ -232,7 +232,7 @@ func smallSample() []string {
 	}
 }
 
-// ofVictim chooses the file of the victim, if one of a kind is.
+// ofVictim selects the file of the victim, if there is one among the paths.
 func ofVictim(paths []string, p corev1.Pod, in *instance) string {
 	id := strings.TrimPrefix(containerID(p, "c"), "containerd://")
 	sandboxes := map[string]bool{}

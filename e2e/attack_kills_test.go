@@ -13,11 +13,11 @@ import (
 	"time"
 )
 
-// killsAtOnce is how many kills come between two looks at what runs.
+// killsAtOnce is the number of kills between two checks.
 const killsAtOnce = 5
 
-// TestAttackKills: the agent is killed at random moments, also of its start, while pods are made, edited, removed and end by themselves. No
-// pod is lost, none is there twice, no container is restarted for nothing, and nothing is left at the end.
+// TestAttackKills kills the agent at random moments, also during startup, while pods are created, edited, removed and exit. No pod is lost
+// or duplicated, no container is restarted without reason, and nothing is left at the end.
 func TestAttackKills(t *testing.T) {
 	kills := 10
 	if large() {
@@ -62,7 +62,7 @@ func TestAttackKills(t *testing.T) {
 	}
 }
 
-// step changes what is to run, or ends something.
+// step changes the desired pods, or ends a process.
 func (c *chaos) step() string {
 	kinds := []func() string{
 		func() string { return c.edit(c.any()) }, func() string { return c.edit(c.any()) },
@@ -76,10 +76,10 @@ func (c *chaos) step() string {
 	return what
 }
 
-// pause waits for a random time: what happens by itself meanwhile is what this is about.
+// pause waits for a random time, during which pods change by themselves.
 func (c *chaos) pause(most time.Duration) { letTimePass(time.Duration(c.rnd.Int64N(int64(most)))) }
 
-// killStarting starts an agent and kills it somewhere on its way.
+// killStarting starts an agent and kills it during startup.
 func (c *chaos) killStarting() {
 	c.t.Helper()
 	cmd := exec.Command(filepath.Join(c.in.bin, c.in.agent), "run", "--config", c.in.config)

@@ -14,7 +14,7 @@ type fileKind struct {
 	skip bool
 }
 
-// What damage costs.
+// Consequences of damage.
 const (
 	nothing      = "nothing: it is made again"
 	itself       = "what was in it: nothing else depends on it"
@@ -23,12 +23,12 @@ const (
 	reportedOnly = "what it says: it is reported, and used again when it is right"
 )
 
-// fileKinds are all kinds there are, by pattern: {id} is a container, a sandbox or a digest. A file of an instance of no kind fails
+// fileKinds are all kinds of files, by pattern: {id} is a container, a sandbox or a digest. A file of an unlisted kind fails
 // TestAttackDamagedFiles.
 func fileKinds() map[string]fileKind {
 	const task, pause = "state/containerd/io.containerd.runtime.v2.task/monopod/{id}/", "state/pause/{id}/"
 	return map[string]fileKind{
-		// One container's.
+		// Files of one container.
 		"state/logs/{id}/meta.json":                  {"runner/ctrd/logs", true, "nothing: the record of the container says the same", false},
 		"state/logs/{id}/journal":                    {"runner/ctrd/logs", false, "lines of its output", false},
 		"state/logs/{id}/stdout":                     {"runner/ctrd/logs", false, "its output until it restarts", false},
@@ -58,7 +58,7 @@ func fileKinds() map[string]fileKind {
 		"logs/pods/default_{pod}_{uid}/c/{n}.log":    {"runner/ctrd/logs", false, "lines of its output", false},
 		"logs/pods/default_{pod}_{uid}/c/{n}.log.gz": {"runner/ctrd/logs", true, "lines of its output", true},
 
-		// One pod's.
+		// Files of one pod.
 		pause + "config.json":                    {"runner/ctrd", false, remade, false},
 		pause + "pid":                            {"runner/ctrd", false, remade, false},
 		pause + "runtime":                        {"runner/ctrd", false, nothing, false},
@@ -73,7 +73,7 @@ func fileKinds() map[string]fileKind {
 		"root/cni/networks/monopod/{ip}":         {"host-local", false, "its address is not released", false},
 		"root/cni/results/monopod-{id}-eth0":     {"libcni", false, nothing, false},
 
-		// The agent's.
+		// Files of the agent.
 		"root/shutdown.json":                           {"runner/ctrd", true, "images are verified before use", false},
 		"root/drain.json":                              {"node/drain", true, "that the machine is drained", false},
 		"root/graceful_node_shutdown_state":            {"cmd/monopod", true, nothing, true},
@@ -95,7 +95,7 @@ func fileKinds() map[string]fileKind {
 		"root-runs/{n}/run.yaml":                       {"cmd/monopod", true, "`monopod up` of that run", true},
 		"bin/{version}":                                {"internal/bundle", true, nothing, true},
 
-		// The embedded containerd's. See TestAttackDatabases for the first two.
+		// Files of the embedded containerd. See TestAttackDatabases for the first two.
 		"root/containerd/io.containerd.metadata.v1.bolt/meta.db":             {"containerd", true, "nothing: there is a copy", false},
 		"root/containerd/io.containerd.snapshotter.v1.overlayfs/metadata.db": {"containerd", true, "nothing: there is a copy", false},
 		"root/containerd/io.containerd.content.v1.content/blobs/sha256/{id}": {"containerd", true, "its image, until it is imported or pulled again", true},

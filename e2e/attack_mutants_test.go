@@ -26,14 +26,14 @@ import (
 // large is set for the large variant of attacks: `make attack`.
 func large() bool { return os.Getenv("MONOPOD_ATTACK") != "" }
 
-// Limits of one mutated manifest of a few kilobytes, far above what any takes.
+// Limits for one mutated manifest of a few kilobytes, far above normal usage.
 const (
 	mostAllocated = 512 << 20
 	mostTime      = time.Minute
 )
 
-// TestAttackMutatedManifests: manifests of others with mistakes of all kinds are refused or run; none makes the decoder, the
-// validation, the merge, the plan or the spec panic, hang, or take memory.
+// TestAttackMutatedManifests: mutated manifests are refused or run; none makes the decoder, the validation, the merge, the plan or the spec
+// panic, hang, or use too much memory.
 func TestAttackMutatedManifests(t *testing.T) {
 	seeds := seedManifests(t)
 	n := 300
@@ -65,7 +65,7 @@ func TestAttackMutatedManifests(t *testing.T) {
 	}
 }
 
-// swallow does with an input what the agent does, as far as that is pure. It returns how many pods and specs came of it.
+// swallow processes an input as the agent does, as far as that is pure. It returns the number of resulting pods and specs.
 func swallow(t *testing.T, expander *workload.Expander, name string, data []byte) (pods, specs int) {
 	t.Helper()
 	defer func() {
@@ -102,7 +102,7 @@ func swallow(t *testing.T, expander *workload.Expander, name string, data []byte
 	return len(r.Pods), specs
 }
 
-// seedManifests are the documents of the corpus, if it is here, and of the examples.
+// seedManifests are the documents of the examples and, if it exists, of the corpus.
 func seedManifests(t *testing.T) [][]byte {
 	t.Helper()
 	var seeds [][]byte
@@ -125,7 +125,7 @@ func seedManifests(t *testing.T) [][]byte {
 	return seeds
 }
 
-// mutator makes mistakes, the same for the same seed.
+// mutator makes random mistakes, reproducible by the seed.
 type mutator struct {
 	*rand.Rand
 	seeds [][]byte
@@ -217,7 +217,7 @@ func (m *mutator) node(v any, depth int) any {
 	return m.value(v)
 }
 
-// value is something else than v.
+// value returns something other than v.
 func (m *mutator) value(v any) any {
 	switch m.IntN(10) {
 	case 0:
@@ -245,7 +245,7 @@ func (m *mutator) value(v any) any {
 	}
 }
 
-// word is a text that means something somewhere.
+// word returns a text that has a meaning in some field.
 func (m *mutator) word() string {
 	words := []string{
 		"", " ", "..", "../../etc", "/", "/proc/self/fd/0", "$(A)", strings.Repeat("$(HOME)", 1000), strings.Repeat("x", 5000), "\x00", "\n", "\u2028", "\u001b[31m", "é",

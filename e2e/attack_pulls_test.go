@@ -16,11 +16,11 @@ import (
 	"monopod/e2e/testimages"
 )
 
-// hostilePull is an image of a registry, with what `monopod why` says of a pod that asks for it.
+// hostilePull is an image in a registry, with the expected output of `monopod why` for a pod that uses it.
 type hostilePull struct {
 	name, want string
 	image      v1.Image
-	// onlyLarge: not in CI, where others stand for it.
+	// onlyLarge: skipped in CI, where similar cases run.
 	onlyLarge bool
 }
 

@@ -14,7 +14,7 @@ import (
 	"monopod/internal/model"
 )
 
-// zeros never end.
+// zeros is an endless stream.
 type zeros struct{}
 
 func (zeros) Read(b []byte) (int, error) { clear(b); return len(b), nil }

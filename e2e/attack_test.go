@@ -13,10 +13,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// mostMemory is what the agent may take at most under any hostile input.
+// mostMemory is the maximum memory of the agent under any hostile input.
 const mostMemory = 150 << 20
 
-// attacked is an instance of the program that users have, without the race detector, with a good pod that nothing may touch.
+// attacked is an instance of the released program, without the race detector, with a good pod that must not be affected.
 type attacked struct {
 	*instance
 	good corev1.Pod
@@ -36,7 +36,7 @@ func attack(in *instance) *attacked {
 	return &attacked{in, in.ready("good")}
 }
 
-// memory is a line of /proc/PID/status of the agent, in bytes.
+// memory returns a line of /proc/PID/status of the agent, in bytes.
 func (a *attacked) memory(line string) int {
 	a.t.Helper()
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", a.cmd.Process.Pid))
@@ -51,10 +51,10 @@ func (a *attacked) memory(line string) int {
 	return n << 10
 }
 
-// peak is the most memory that the agent has had since forget.
+// peak returns the maximum memory of the agent since forget.
 func (a *attacked) peak() int { return a.memory("VmHWM") }
 
-// forget makes peak begin again: see clear_refs in proc(5).
+// forget resets peak: see clear_refs in proc(5).
 func (a *attacked) forget() {
 	a.t.Helper()
 	if err := os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", a.cmd.Process.Pid), []byte("5"), 0o600); err != nil {
@@ -83,7 +83,7 @@ func (a *attacked) unharmed(name string) {
 	}
 }
 
-// says waits until the sources of the agent report something.
+// told waits until the sources of the agent report something.
 func (a *attacked) told(source, want string) {
 	a.t.Helper()
 	a.eventually(source+" reports "+want, func() error {
@@ -107,7 +107,7 @@ func hostileWorkload(kind, spec string) string {
 		`,"selector":{"matchLabels":{"a":"b"}},"template":{"metadata":{"labels":{"a":"b"}},"spec":{"containers":[{"name":"c","image":"` + image + `"}]}}}}`
 }
 
-// growing is an environment of a kilobyte in which each variable is eight times the one before: the last has a terabyte.
+// growing is an environment of one kilobyte that expands to a terabyte: each variable is eight times the previous one.
 func growing() string {
 	env := []string{`{"name":"A0","value":"0123456789abcdef"}`}
 	for i := range 12 {
@@ -152,8 +152,8 @@ func manyPods(n int) string {
 	return b.String()
 }
 
-// TestAttackManifests: hostile manifests in the directory and from a server, where podSecurity is restricted, cost neither
-// memory nor any other pod, also when the agent starts again with its copy of them.
+// TestAttackManifests: hostile manifests in the directory and from a server, where podSecurity is restricted, affect neither memory nor
+// other pods, even when the agent starts again with its cached copy.
 func TestAttackManifests(t *testing.T) {
 	site := newSite(t)
 	ca := filepath.Join(t.TempDir(), "ca.pem")
@@ -183,7 +183,7 @@ func TestAttackManifests(t *testing.T) {
 	}
 }
 
-// settled waits until a reason is reported: by the source, with "pod " by the pod, with "pods " until so many are there.
+// settled waits until a reason is reported: by the source; with "pod " by the pod; with "pods " until there are so many pods.
 func (a *attacked) settled(want string) {
 	a.t.Helper()
 	if reason, of := strings.CutPrefix(want, "pod "); of {

@@ -85,7 +85,7 @@ func TestPodsThatTheAPIServerBindsHere(t *testing.T) {
 		in.tells("apiserver", model.InputConflict, "pod default/disk: spec.volumes[2].csi: not supported")
 	}
 	refused()
-	// A Secret that changes is another file.
+	// The file of a Secret follows its changes.
 	s.Must(http.MethodPatch, "/api/v1/namespaces/default/secrets/db", map[string]any{"stringData": map[string]any{"pass": "other"}}, nil)
 
 	both := in.untouched("taken", "bound")
@@ -130,7 +130,7 @@ func TestPodsThatTheAPIServerBindsHere(t *testing.T) {
 	}
 }
 
-// saysWhy waits until the API server shows why a pod does not run, in its status and in an event about it.
+// saysWhy waits until the API server shows the reason why a pod does not run, in its status and in an event.
 func saysWhy(t *testing.T, s *apitest.Server, name, reason, message string) {
 	t.Helper()
 	s.Eventually("it is said why "+name+" does not run", func() error {
@@ -148,7 +148,7 @@ func saysWhy(t *testing.T, s *apitest.Server, name, reason, message string) {
 	})
 }
 
-// testWhatItNeedsIsGone deletes what the pod `bound` refers to, and makes it again.
+// testWhatItNeedsIsGone deletes the objects that the pod `bound` refers to, and creates them again.
 func testWhatItNeedsIsGone(t *testing.T, s *apitest.Server, in *instance) {
 	t.Helper()
 	const namespace = "/api/v1/namespaces/default"
@@ -201,7 +201,7 @@ func testGraceOfDeletion(t *testing.T, s *apitest.Server, in *instance, ours fun
 	})
 }
 
-// secretsAreOurs looks for files with a Secret that others may read.
+// secretsAreOurs checks that no file with a Secret is readable by other users.
 func secretsAreOurs(t *testing.T, root string) {
 	t.Helper()
 	found := 0
@@ -223,7 +223,7 @@ func secretsAreOurs(t *testing.T, root string) {
 	}
 }
 
-// controlled are a DaemonSet and a Job whose pods note in the directory DIR that they have started.
+// controlled are a DaemonSet and a Job whose pods record their starts in the directory DIR.
 const controlled = `apiVersion: apps/v1
 kind: DaemonSet
 metadata: {name: agent}
@@ -289,7 +289,7 @@ func TestControllersOfTheAPIServerRunPodsHere(t *testing.T) {
 	in.gone(agent)
 	noted("after an edit", "agent", "first\nsecond\n")
 
-	// The same node with nothing on its disk: what is to run does, what has ended is not run again.
+	// The same node with an empty disk: desired pods run, completed ones do not run again.
 	if err := in.signal(syscall.SIGTERM); err != nil {
 		t.Error(err)
 	}
@@ -312,7 +312,7 @@ func TestControllersOfTheAPIServerRunPodsHere(t *testing.T) {
 	})
 }
 
-// named waits for a pod whose name begins so, and returns it.
+// named waits for a pod whose name has the prefix, and returns it.
 func (in *instance) named(prefix string) (name string) {
 	in.t.Helper()
 	in.eventually("there is a pod "+prefix, func() error {

@@ -37,12 +37,12 @@ func cgroupsOf(t *testing.T, pid int) map[string]string {
 	return map[string]string{"memory": all["memory"], "cpu": all["cpu"]}
 }
 
-// shimsOf are the processes that look after containers of the instance.
+// shimsOf returns the shims of the instance.
 func shimsOf(in *instance) []int {
 	return budget.Children("/proc", "containerd-shim-monopod-v2", in.state)
 }
 
-// agentCost is `monopod status`.
+// agentCost returns the output of `monopod status`.
 func agentCost(in *instance) localapi.Agent {
 	in.t.Helper()
 	var a localapi.Agent
@@ -56,7 +56,7 @@ func agentCost(in *instance) localapi.Agent {
 	return a
 }
 
-// inBudget looks that the agent is in this cgroup, limited, and that all shims and containers are elsewhere.
+// inBudget checks that the agent is in this cgroup, with limits, and that all shims and containers are outside.
 func inBudget(in *instance, cgroup string, l budget.Limits, shims int) {
 	t := in.t
 	t.Helper()
@@ -90,7 +90,7 @@ func inBudget(in *instance, cgroup string, l budget.Limits, shims int) {
 			}
 		}
 	}
-	// A program that it runs for a moment, such as iptables, counts in its budget, too.
+	// Short-lived child processes, such as iptables, count in its budget, too.
 	in.eventually("nothing but monopod is in its cgroup", func() error {
 		inside := strings.Fields(readCgroup(t, cgroup, "cgroup.procs", "memory/cgroup.procs"))
 		if !slices.Equal(inside, []string{strconv.Itoa(a.PID)}) {
@@ -100,8 +100,8 @@ func inBudget(in *instance, cgroup string, l budget.Limits, shims int) {
 	})
 }
 
-// TestBudget: monopod is in a cgroup of its own, with limits, and nothing of pods is; that can come and go, also while monopod is
-// killed, and where cgroups cannot be changed monopod works without.
+// TestBudget: monopod is in a cgroup of its own, with limits, without pods. Budgets can be added and removed, even if monopod is killed
+// meanwhile, and where cgroups cannot be changed monopod works without them.
 func TestBudget(t *testing.T) {
 	var in *instance
 	t.Cleanup(func() {

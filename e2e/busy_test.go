@@ -12,7 +12,7 @@ import (
 	"monopod/internal/cause"
 )
 
-// TestWhySaysWhatAPodIsBusyWith from the first second on: a CNI plug-in and an OCI runtime that do not return until they are let go.
+// TestWhySaysWhatAPodIsBusyWith from the first second on: a CNI plug-in and an OCI runtime that block until they are released.
 func TestWhySaysWhatAPodIsBusyWith(t *testing.T) {
 	in := newInstance(t)
 	plugins := filepath.Join(in.dir, "plugins")

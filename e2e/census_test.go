@@ -18,13 +18,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// process is one process of the machine, as far as the tests look at it.
+// process is what the tests need to know of a process.
 type process struct {
 	pid, parent int
 	cmdline     string
-	// shim is the container whose shim it is.
+	// shim is the ID of the container whose shim the process is.
 	shim string
-	// mine is set if it is in a cgroup of the instance.
+	// mine means that it is in a cgroup of the instance.
 	mine bool
 }
 
@@ -58,7 +58,7 @@ func (in *instance) table() map[int]process {
 	return all
 }
 
-// census counts what pods leave traces of on the machine.
+// census counts everything that pods leave on the machine.
 func (in *instance) census() map[string]int {
 	n := map[string]int{}
 	for _, p := range in.table() {
@@ -98,7 +98,7 @@ func count(pattern string) int {
 	return len(all)
 }
 
-// bridgePorts lists the interfaces on the bridge that has an address of the instance's subnet.
+// bridgePorts lists the interfaces of the bridge that has an address in the instance's subnet.
 func (in *instance) bridgePorts() []string {
 	_, subnet, err := net.ParseCIDR(in.subnet)
 	if err != nil {
@@ -117,7 +117,7 @@ func (in *instance) bridgePorts() []string {
 	return nil
 }
 
-// sameCensus waits until nothing is left that was not there before.
+// sameCensus waits until nothing is left that did not exist before.
 func (in *instance) sameCensus(before map[string]int) {
 	in.t.Helper()
 	in.eventually("nothing is left behind", func() error {
@@ -135,19 +135,19 @@ func (in *instance) sameCensus(before map[string]int) {
 	})
 }
 
-// records counts what the embedded containerd has stored, from its database. The agent must have ended.
+// records counts the records in the database of the embedded containerd. The agent must have exited.
 func (in *instance) records() map[string]int {
 	in.t.Helper()
 	return recordsIn(in.t, filepath.Join(in.dir, "root"))
 }
 
-// recordsIn is that of the agent that had this root directory.
+// recordsIn is records for an agent with this root directory.
 func recordsIn(t *testing.T, root string) map[string]int {
 	t.Helper()
 	return recordsAt(t, filepath.Join(root, "containerd"))
 }
 
-// recordsAt is that of a containerd with this root directory.
+// recordsAt is records for a containerd with this root directory.
 func recordsAt(t *testing.T, root string) map[string]int {
 	t.Helper()
 	db, err := bolt.Open(filepath.Join(root, "io.containerd.metadata.v1.bolt/meta.db"), 0o600, &bolt.Options{ReadOnly: true})

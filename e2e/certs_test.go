@@ -24,7 +24,7 @@ type authority struct {
 	key  *ecdsa.PrivateKey
 }
 
-// newAuthority is one that has always been valid.
+// newAuthority returns an authority with a certificate that is valid from the distant past on.
 func newAuthority(t *testing.T) *authority {
 	t.Helper()
 	a := &authority{t: t}
@@ -35,7 +35,7 @@ func newAuthority(t *testing.T) *authority {
 	return a
 }
 
-// sign signs with the key of the authority, or with the new one when it has none yet.
+// sign signs with the key of the authority; if it has none yet, with the new key.
 func (a *authority) sign(cert *x509.Certificate) (*x509.Certificate, *ecdsa.PrivateKey) {
 	a.t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -57,7 +57,7 @@ func (a *authority) sign(cert *x509.Certificate) (*x509.Certificate, *ecdsa.Priv
 	return signed, key
 }
 
-// certificate is that of a server.
+// certificate returns a server certificate.
 func (a *authority) certificate(from, until time.Time) *tls.Certificate {
 	a.t.Helper()
 	cert, key := a.sign(&x509.Certificate{

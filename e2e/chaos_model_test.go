@@ -13,37 +13,37 @@ import (
 
 // definition is everything that chaos changes about a pod.
 type definition struct {
-	// command and env are generations: a container with another one is another container.
+	// command and env are generations: a change replaces the container.
 	command, env int
-	// host changes the sandbox, label nothing that runs.
+	// host changes the sandbox; label changes nothing that runs.
 	host, label int
 }
 
-// chaosPod is one of the pods that chaos plays with: what its file says, and what must run.
+// chaosPod is one of the pods of chaos: the content of its file, and what must run.
 type chaosPod struct {
 	name       string
 	index      int
 	containers []string
 	policy     corev1.RestartPolicy
-	// image is what its containers run, pull their imagePullPolicy.
+	// image and pull are the image and the imagePullPolicy of its containers.
 	image, pull string
-	// exits is the code with which the first container ends by itself; -1: it runs on.
+	// exits is the exit code of the first container; -1: it does not exit.
 	exits int
 
-	// file is where the manifest is; empty when there is none.
+	// file is the path of the manifest; empty if there is none.
 	file string
 	def  definition
-	// live is what must run; nil when nothing may.
+	// live is what must run; nil if nothing may.
 	live *definition
 	// bad is set if the file contains a pod that cannot run.
 	bad bool
 	// edited is set if the file has changed since the last quiescence.
 	edited bool
-	// disturbed are the containers that may be others than before.
+	// disturbed are containers that may have been replaced.
 	disturbed map[string]bool
-	// spent are the containers that were killed and, by their policy, may be left dead. A removal that has been seen ends that.
+	// spent are containers that were killed and, depending on their policy, may stay dead. An observed removal resets this.
 	spent map[string]bool
-	// before are the ids of the containers at the last quiescence.
+	// before are the IDs of the containers at the last quiescence.
 	before map[string]string
 }
 
@@ -82,11 +82,10 @@ func (p *chaosPod) hostPort() int {
 	return 0
 }
 
-// ends is set if the container ends by itself.
+// ends reports whether the container exits by itself.
 func (p *chaosPod) ends(container string) bool { return container == "a" && p.exits >= 0 }
 
-// generations are the generations of a container: an edit of the command is one of the first container, an
-// edit of the environment one of the last.
+// generations returns the generations of a container: edits of the command affect the first container, edits of the environment the last.
 func (p *chaosPod) generations(d definition, container string) string {
 	gen := 0
 	if container == "a" {
@@ -99,7 +98,7 @@ func (p *chaosPod) generations(d definition, container string) string {
 	return fmt.Sprintf("%d/%d", gen, env)
 }
 
-// mark is how a container's process is recognized, in the process table of the whole machine.
+// mark identifies a container's process in the process table of the machine.
 func (c *chaos) mark(p *chaosPod, container string) string {
 	return fmt.Sprintf("chaos=%s/%s/%s=", c.id, p.name, container)
 }
@@ -123,7 +122,7 @@ func (c *chaos) script(p *chaosPod, container string) string {
 	return s + "while :; do sleep 3600 & wait $!; done"
 }
 
-// text is the manifest.
+// text returns the manifest.
 func (c *chaos) text(p *chaosPod, d definition) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "apiVersion: v1\nkind: Pod\nmetadata: {name: %s, labels: {v: \"%d\"}}\nspec:\n", p.name, d.label)
@@ -240,8 +239,8 @@ func (c *chaos) remove(p *chaosPod) string {
 	return "remove " + p.name
 }
 
-// rename moves the manifest to another file name, which must be no reason to touch the pod. It is not followed by bad
-// content before all is quiet: a file that was moved and then replaced between two looks is a new file to anybody.
+// rename moves the manifest to another file name, which must not affect the pod. It is not followed by bad content before a quiescence: a
+// file that was moved and then replaced between two checks is indistinguishable from a new file.
 func (c *chaos) rename(p *chaosPod) string {
 	if p.file == "" || p.bad {
 		return ""
@@ -255,7 +254,7 @@ func (c *chaos) rename(p *chaosPod) string {
 	return "rename the file of " + p.name
 }
 
-// write replaces a file in one of the ways in which people do.
+// write replaces a file in one of the ways that editors and tools use.
 func (c *chaos) write(file, text string) {
 	if c.rnd.IntN(2) == 0 {
 		c.in.write(c.path(file), text)

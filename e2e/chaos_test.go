@@ -19,8 +19,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// chaos plays with an instance: it edits manifests, kills what it can, and looks whether what runs afterwards is
-// what the manifests say.
+// chaos edits manifests, kills processes, and checks that the pods that run afterwards match the manifests.
 type chaos struct {
 	t    *testing.T
 	in   *instance
@@ -28,7 +27,7 @@ type chaos struct {
 	id   string
 	gen  int
 	pods []*chaosPod
-	// story is what happened since the last quiescence.
+	// story lists what happened since the last quiescence.
 	story []string
 	done  map[string]int
 	// spare keeps the agent from being killed or restarted.
@@ -46,8 +45,8 @@ type kind struct {
 	do     func() string
 }
 
-// TestChaosConvergesAndLeavesNothingBehind runs rounds of random trouble for about a minute. MONOPOD_CHAOS=10m makes
-// it longer, MONOPOD_CHAOS_SEED=n repeats a run: the same trouble, if not at the same moments.
+// TestChaosConvergesAndLeavesNothingBehind runs rounds of random trouble for about a minute. MONOPOD_CHAOS=10m makes it longer,
+// MONOPOD_CHAOS_SEED=n repeats the sequence of a run, though not its exact timing.
 func TestChaosConvergesAndLeavesNothingBehind(t *testing.T) {
 	duration, err := time.ParseDuration(or(os.Getenv("MONOPOD_CHAOS"), "60s"))
 	if err != nil {
@@ -89,7 +88,7 @@ func or(a, b string) string {
 	return b
 }
 
-// round makes some trouble and waits until what runs is what must.
+// round makes some trouble and waits until the right pods run.
 func (c *chaos) round() {
 	c.forget()
 	for range 2 + c.rnd.IntN(12) {
@@ -110,7 +109,7 @@ func (c *chaos) round() {
 	c.t.Logf("%v until quiet (last: %v) after: %s", time.Since(began).Round(time.Millisecond), last, strings.Join(c.story, "; "))
 }
 
-// forget begins a story: what happened before has been looked at.
+// forget starts a new story after everything was checked.
 func (c *chaos) forget() {
 	c.story = nil
 	for _, p := range c.pods {
@@ -207,7 +206,7 @@ func (c *chaos) kill(what string) string {
 	return fmt.Sprintf("kill -9 of the %s of %s/%s", what, pod.name, container)
 }
 
-// directoryAway moves the whole directory away for a moment: nothing may be touched.
+// directoryAway moves the whole directory away briefly: no pod may be affected.
 func (c *chaos) directoryAway() string {
 	away := c.in.manifests + ".away"
 	if err := os.Rename(c.in.manifests, away); err != nil {
@@ -238,7 +237,7 @@ func (c *chaos) directoryRemoved() string {
 	return "directory removed and made anew"
 }
 
-// quiet waits until what runs is what must run, three times in a row. It returns what was wrong last.
+// quiet waits until the right pods run, three times in a row. It returns the last difference.
 func (c *chaos) quiet() (last error) {
 	c.t.Helper()
 	good := 0
@@ -258,7 +257,7 @@ func (c *chaos) quiet() (last error) {
 	return last
 }
 
-// untouched fails the test for containers that are others than before without a reason.
+// untouched fails the test for containers that were replaced without a reason.
 func (c *chaos) untouched(p *chaosPod) {
 	all, err := c.in.pods()
 	if err != nil {
@@ -275,7 +274,7 @@ func (c *chaos) untouched(p *chaosPod) {
 	p.before = now
 }
 
-// check compares what runs with what must run.
+// check compares running pods with those that must run.
 func (c *chaos) check() error {
 	pods, err := c.in.pods()
 	if err != nil {
@@ -387,7 +386,7 @@ func (p *chaosPod) hasEnded(name string, pod corev1.Pod) error {
 	return fmt.Errorf("has no status")
 }
 
-// answers asks the pod's port on the node.
+// answers requests the pod's host port.
 func (p *chaosPod) answers() error {
 	client := http.Client{Timeout: 2 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
 	r, err := client.Get(fmt.Sprintf("http://127.0.0.1:%d/", p.hostPort()))

@@ -14,12 +14,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// scratchClass is a StorageClass whose directories go with their claims.
+// scratchClass is a StorageClass whose directories are removed with their claims.
 const scratchClass = "apiVersion: storage.k8s.io/v1\nkind: StorageClass\nmetadata: {name: scratch}\nprovisioner: rancher.io/local-path\nreclaimPolicy: Delete\n"
 
-// TestClaimsOverThePowerCut: a StatefulSet and a pod find their data again, when the agent was killed and the machine went
-// down. The data of the set outlives it, that of the pod's claim goes with the claim as its class says, and not before
-// the pod.
+// TestClaimsOverThePowerCut: a StatefulSet and a pod find their data again after a kill of the agent and a power cut. The data of the set
+// is kept; that of the pod's claim is removed with the claim, as its class specifies, but not before the pod.
 func TestClaimsOverThePowerCut(t *testing.T) {
 	in := newInstance(t)
 	in.start()

@@ -17,7 +17,7 @@ import (
 	"monopod/e2e/testimages"
 )
 
-// suiteIP makes a bridge where the kernel has no dummy links: the suite asks whether a container may make links at all.
+// suiteIP creates a bridge if the kernel has no dummy links: the suite only tests whether a container may create links at all.
 const suiteIP = `#!/bin/sh
 case "$*" in
 "link add "*" type dummy") /bin/ip "$@" 2>/dev/null || exec /bin/ip link add "$3" type bridge ;;
@@ -25,8 +25,8 @@ case "$*" in
 esac
 `
 
-// suiteImages puts what stands in for the images of the suite into a registry, and has hosts name that as registry.k8s.io. The programs of the
-// suite are its own; what they have of Alpine is busybox here, and e2e/suite.
+// suiteImages pushes replacements for the images of the suite to a registry, and configures it as the mirror of registry.k8s.io. The
+// programs of the suite are original; programs of Alpine are replaced by busybox and e2e/suite.
 func suiteImages(t *testing.T, dir, hosts string) {
 	t.Helper()
 	registry := testimages.Registry(t)
@@ -86,7 +86,7 @@ func suiteImages(t *testing.T, dir, hosts string) {
 	}
 }
 
-// reconfigured is an image with another configuration.
+// reconfigured returns an image with another configuration.
 func reconfigured(t *testing.T, img v1.Image, edit func(*v1.Config)) v1.Image {
 	t.Helper()
 	file, err := img.ConfigFile()
@@ -101,7 +101,7 @@ func reconfigured(t *testing.T, img v1.Image, edit func(*v1.Config)) v1.Image {
 	return img
 }
 
-// registryFiles are an image as the fake registry of agnhost has it.
+// registryFiles are the files of an image for the fake registry of agnhost.
 func registryFiles(t *testing.T, dir, tag string, img v1.Image) []testimages.File {
 	t.Helper()
 	must := func(err error) {

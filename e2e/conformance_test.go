@@ -27,23 +27,24 @@ import (
 	"monopod/node/apiserver/apitest"
 )
 
-// suiteLabel is of the specs of Kubernetes' end-to-end suite that a node has to pass.
+// suiteLabel marks the specs of Kubernetes' end-to-end suite that a node has to pass.
 const suiteLabel = "[NodeConformance]"
 
-// suiteSpecs is how many the pinned release has.
+// suiteSpecs is their number in the pinned release.
 const suiteSpecs = 250
 
-// suiteLanes is how many specs run at the same time, besides those that wait for minutes: most of them wait, too.
+// suiteLanes is the number of concurrent specs, in addition to those that wait for minutes. Most specs wait, too.
 const suiteLanes = 6
 
 // watches matches specs that watch a container for four minutes.
 var watches = regexp.MustCompile(`\*not\* be restarted|increasing restart count`)
 
-// slowLabel is of specs that wait for minutes; one does for half an hour.
+// slowLabel marks specs that wait for minutes, one of them for half an hour.
 const slowLabel = "[Slow]"
 
-// TestConformance runs Kubernetes' own specs for nodes against an instance that is the node of a real control plane. MONOPOD_CONFORMANCE says
-// which: all, 1/N for a fixed share of those that are not slow, or a regular expression. `make conformance` builds what it needs.
+// TestConformance runs Kubernetes' own specs for nodes against an instance that is the node of a real control plane. MONOPOD_CONFORMANCE
+// selects the specs: all, 1/N for a fixed share of those that are not slow, or a regular expression. `make conformance` builds the required
+// programs.
 func TestConformance(t *testing.T) {
 	which := os.Getenv("MONOPOD_CONFORMANCE")
 	if which == "" {
@@ -61,7 +62,7 @@ func TestConformance(t *testing.T) {
 	s.report(chosen, results, time.Since(began))
 }
 
-// suite is the suite, and what it runs against.
+// suite is the suite and its environment.
 type suite struct {
 	t      *testing.T
 	dir    string
@@ -98,7 +99,7 @@ func (s *suite) list() []string {
 	return all
 }
 
-// chooseSpecs returns those that were asked for.
+// chooseSpecs returns the selected specs.
 func chooseSpecs(t *testing.T, which string, all []string) []string {
 	t.Helper()
 	if which == "all" {
@@ -122,7 +123,7 @@ func chooseSpecs(t *testing.T, which string, all []string) []string {
 	return slices.DeleteFunc(slices.Clone(all), func(name string) bool { return !pattern.MatchString(name) })
 }
 
-// prepare runs a control plane with one node, which gets all images from a registry here.
+// prepare runs a control plane with one node, which pulls all images from a local registry.
 func (s *suite) prepare() {
 	t := s.t
 	t.Helper()
@@ -150,7 +151,7 @@ func (s *suite) prepare() {
 	})
 }
 
-// empty removes what specs have left: the instance waits for the end of all pods.
+// empty removes leftovers of specs: the instance waits until all pods are gone.
 func (s *suite) empty() {
 	s.server.Eventually("there are no pods", func() error {
 		var list corev1.PodList
@@ -165,14 +166,14 @@ func (s *suite) empty() {
 	})
 }
 
-// specResult is what became of a spec.
+// specResult is the result of a spec.
 type specResult struct {
 	State   string
 	Message string
 	Took    time.Duration
 }
 
-// runAll runs the specs: those that may share the node in lanes, each of those that take minutes in its own, the others after them.
+// runAll runs the specs: those that may share the node in lanes, each of those that take minutes in a lane of its own, then the others.
 func (s *suite) runAll(names []string) map[string]specResult {
 	alone := func(name string) bool {
 		return strings.Contains(name, "[Serial]") || strings.Contains(name, "[Disruptive]")
@@ -207,7 +208,7 @@ func (s *suite) runAll(names []string) map[string]specResult {
 	return results
 }
 
-// run runs some of the specs, one after the other, and returns what became of them.
+// run runs some of the specs sequentially, and returns their results.
 func (s *suite) run(lane string, names []string) map[string]specResult {
 	if len(names) == 0 {
 		return nil
@@ -273,7 +274,7 @@ func readReport(path string) (map[string]specResult, error) {
 	return out, nil
 }
 
-// expectedFailures are the specs that are known to fail, and why.
+// expectedFailures are the specs that are known to fail, with the reason.
 func expectedFailures(t *testing.T) map[string]string {
 	t.Helper()
 	b, err := os.ReadFile("testdata/conformance.txt")
@@ -292,7 +293,7 @@ func expectedFailures(t *testing.T) map[string]string {
 	return known
 }
 
-// report writes a table, and fails the test for each spec that came out otherwise than expected.
+// report writes a table, and fails the test for each spec with an unexpected result.
 func (s *suite) report(names []string, results map[string]specResult, took time.Duration) {
 	s.t.Helper()
 	known := expectedFailures(s.t)

@@ -30,7 +30,7 @@ import (
 	"monopod/internal/cause"
 )
 
-// daemon is a containerd of its own, as a user might already have one.
+// daemon is an external containerd, as a user might already have one.
 type daemon struct {
 	t      *testing.T
 	dir    string
@@ -104,10 +104,10 @@ func (d *daemon) kill9() {
 	d.dead = true
 }
 
-// state is below which its shims run.
+// state is the directory of its shims.
 func (d *daemon) state() string { return filepath.Join(d.dir, "state") }
 
-// revive starts it again if a test has failed while it was dead: the instance needs it to clean up.
+// revive starts it again if a test failed while it was down: the instance needs it for cleanup.
 func (d *daemon) revive() {
 	if d.dead {
 		d.start()
@@ -147,8 +147,8 @@ func TestPodsOutliveContainerd(t *testing.T) {
 	in.gone("one")
 }
 
-// TestUninstallLeavesAContainerdToOthers: what is not of monopod stays in it, and so does all of monopod's that another
-// instance may need.
+// TestUninstallLeavesAContainerdToOthers: records of other clients stay in it, and so does everything of monopod that another instance may
+// need.
 func TestUninstallLeavesAContainerdToOthers(t *testing.T) {
 	d := startContainerd(t)
 	c, err := client.New(d.socket)

@@ -33,7 +33,7 @@ import (
 	"monopod/manifests/decode"
 )
 
-// planeAddress is that of the machine of the control plane. It exists only in network namespaces of tests.
+// planeAddress is the address of the control plane. It exists only in network namespaces of tests.
 const planeAddress = "192.0.2.10"
 
 // planeOrder is the order in which the components are updated.
@@ -41,13 +41,13 @@ func planeOrder() []string {
 	return []string{"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler"}
 }
 
-// plane runs the scripts of examples/control-plane on directories of its own.
+// plane runs the scripts of examples/control-plane with directories of its own.
 type plane struct {
 	t *testing.T
-	// dir is where commands run; etc, data and images are what the scripts call KUBERNETES_DIR, ETCD_DIR and PRELOAD_DIR.
+	// dir is the working directory; etc, data and images are KUBERNETES_DIR, ETCD_DIR and PRELOAD_DIR of the scripts.
 	dir, etc, data, images string
 	env                    []string
-	// inside is a command before each command.
+	// inside is a prefix for each command.
 	inside []string
 }
 
@@ -70,7 +70,7 @@ func newPlane(t *testing.T) *plane {
 	return p
 }
 
-// sh runs a line as a person types it, and returns what it prints and its exit code.
+// sh runs a shell command line, and returns its output and exit code.
 func (p *plane) sh(line string) (string, int) {
 	p.t.Helper()
 	args := append(slices.Clone(p.inside), "bash", "-c", line)
@@ -91,7 +91,7 @@ func (p *plane) sh(line string) (string, int) {
 	return string(out), c.ProcessState.ExitCode()
 }
 
-// does runs a line that must work.
+// does runs a command line that must succeed.
 func (p *plane) does(line string) string {
 	p.t.Helper()
 	out, code := p.sh(line)
@@ -101,7 +101,7 @@ func (p *plane) does(line string) string {
 	return out
 }
 
-// refuses runs a line that must not work, and must say why.
+// refuses runs a command line that must fail and print says.
 func (p *plane) refuses(line string, code int, says string) {
 	p.t.Helper()
 	if out, got := p.sh(line); got != code || !strings.Contains(out, says) {
@@ -109,7 +109,7 @@ func (p *plane) refuses(line string, code int, says string) {
 	}
 }
 
-// tree is what is in a directory: modes and contents by path.
+// tree returns the content of a directory: modes and contents by path.
 func tree(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	all := map[string]string{}
@@ -158,7 +158,7 @@ func (p *plane) file(name string) []byte {
 	return b
 }
 
-// signed checks a certificate against an authority.
+// signed verifies a certificate against an authority.
 func (p *plane) signed(crt []byte, ca string, usage x509.ExtKeyUsage) *x509.Certificate {
 	p.t.Helper()
 	pool := x509.NewCertPool()
@@ -252,7 +252,7 @@ func flat(all map[string]string) []string {
 	return lines
 }
 
-// kubeconfig reads one as strictly as kubectl does.
+// kubeconfig reads a kubeconfig as strictly as kubectl does.
 func (p *plane) kubeconfig(name, subject string) {
 	p.t.Helper()
 	var k struct {
@@ -302,7 +302,7 @@ func (p *plane) kubeconfig(name, subject string) {
 	}
 }
 
-// rollouts reads the manifests and returns the images, in the order in which the group is updated.
+// rollouts reads the manifests and returns the images in the order of updates in the group.
 func (p *plane) rollouts() (images []string) {
 	p.t.Helper()
 	p.does(`"$MONOPOD" validate kubernetes/manifests`)
@@ -360,7 +360,7 @@ func TestControlPlaneManifests(t *testing.T) {
 	same(t, "files after one that was refused", flat(tree(t, p.etc)), flat(before))
 }
 
-// TestControlPlaneOfKubeadm: what kubeadm writes is accepted as it is, and becomes a group by added lines alone.
+// TestControlPlaneOfKubeadm: manifests of kubeadm are accepted unchanged, and become an update group by adding lines.
 func TestControlPlaneOfKubeadm(t *testing.T) {
 	p := newPlane(t)
 	if err := os.MkdirAll(filepath.Join(p.etc, "manifests"), 0o755); err != nil {
@@ -548,8 +548,7 @@ func TestControlPlanePurgeTakesItsOwn(t *testing.T) {
 	}
 }
 
-// planeNetwork makes a network namespace in which the machine of the control plane has its address, and returns the command that
-// goes there.
+// planeNetwork creates a network namespace that has the address of the control plane, and returns the prefix for commands in it.
 func planeNetwork(t *testing.T) []string {
 	t.Helper()
 	name := fmt.Sprintf("monopod-cp-%d", os.Getpid())
@@ -587,7 +586,7 @@ func (p *plane) programs(dir, version, unwell string) {
 	}
 }
 
-// moments are when a component said that it had started, and that it was ready, in nanoseconds.
+// moments returns when a component started and when it became ready, in nanoseconds.
 func (p *plane) moments(in *instance, name string) (started, ready int64) {
 	p.t.Helper()
 	out, err := in.run("logs", "-n", "kube-system", name)
@@ -600,7 +599,7 @@ func (p *plane) moments(in *instance, name string) (started, ready int64) {
 	return started, ready
 }
 
-// runs checks which versions run, and returns the pods.
+// runs checks the running versions, and returns the pods.
 func (p *plane) runs(in *instance, etcd, kubernetes string) map[string]corev1.Pod {
 	p.t.Helper()
 	all, err := in.pods()
@@ -619,7 +618,7 @@ func (p *plane) runs(in *instance, etcd, kubernetes string) map[string]corev1.Po
 	return all
 }
 
-// TestControlPlaneExample types what the example's README says, with stand-ins for the programs of Kubernetes.
+// TestControlPlaneExample runs the commands of the example's README, with stand-ins for the programs of Kubernetes.
 func TestControlPlaneExample(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root: it runs containers")
@@ -678,7 +677,7 @@ func TestControlPlaneExample(t *testing.T) {
 	}
 }
 
-// join has the scripts talk to an instance, and the instance run in the network of the control plane.
+// join configures the scripts for an instance, which runs in the network of the control plane.
 func (p *plane) join(in *instance) {
 	p.t.Helper()
 	bin := p.t.TempDir()
@@ -698,7 +697,7 @@ func isJoining(line string) bool {
 	return strings.Contains(line, "join.sh") || strings.HasPrefix(line, "kubectl ")
 }
 
-// answers has each component asked, and looks at what it says.
+// answers requests each component, and checks the answer.
 func (p *plane) answers() {
 	p.t.Helper()
 	out := p.does("examples/control-plane/health.sh")

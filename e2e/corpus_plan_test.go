@@ -20,8 +20,8 @@ import (
 	"monopod/runner/spec/volumeplan"
 )
 
-// TestWhatBecomesOfPodsOfOthers compares what is expected of each pod of the groups A and B of the corpus with a table
-// to read. TestPodsOfOthersReachTheirPhase, which needs containers, shows that it comes true.
+// TestWhatBecomesOfPodsOfOthers compares the expected fate of each pod in groups A and B of the corpus with a readable table.
+// TestPodsOfOthersReachTheirPhase checks the same with real containers.
 func TestWhatBecomesOfPodsOfOthers(t *testing.T) {
 	all := borrow(t, "AB")
 	lines := []string{"file\tpod\tphase\twaiting\twhy"}
@@ -51,8 +51,8 @@ func TestWhatBecomesOfPodsOfOthers(t *testing.T) {
 	testfiles.Compare(t, filepath.Join("testdata", "corpus-pods.tsv"), strings.Join(lines, "\n")+"\n")
 }
 
-// TestNodePodsOfOthersHaveAPlanAndSpecs: each pod that people run on nodes gets a plan that starts all of it, and a spec
-// for each of its containers, unless the objects that it needs are missing.
+// TestNodePodsOfOthersHaveAPlanAndSpecs: each pod of the corpus that is meant for nodes gets a plan that starts it completely, and a spec
+// for each of its containers, unless objects that it needs are missing.
 func TestNodePodsOfOthersHaveAPlanAndSpecs(t *testing.T) {
 	n := 0
 	for _, b := range borrow(t, "A") {
@@ -107,8 +107,8 @@ func containersOf(pod *corev1.Pod) []*corev1.Container {
 	return all
 }
 
-// specOf builds the spec of a container on a machine of 8 GiB and 4 processors with cgroup v2, whose image runs as a
-// user of its own. The volumes are where their plans say, those that must be made below /volumes.
+// specOf builds the spec of a container on a machine of 8 GiB and 4 processors with cgroup v2, for an image with a non-root user. Volumes
+// are where their plans put them, created ones below /volumes.
 func specOf(p *manifests.Pod, container string) (*specs.Spec, error) {
 	pod := p.Object.DeepCopy()
 	pod.UID = "uid"

@@ -25,11 +25,11 @@ type borrowed struct {
 	file string
 	// from is the kind and name of its document.
 	from string
-	// pod has the defaults of an API server; nil when it is not run.
+	// pod has the defaults of an API server; nil if it is not run.
 	pod *manifests.Pod
-	// objects are those of its file.
+	// objects are the objects in the same file.
 	objects []*manifests.Object
-	// why it is not run.
+	// why is the reason for not running it.
 	why string
 }
 
@@ -41,8 +41,8 @@ var (
 	lineNumbers      = regexp.MustCompile(`^.*?:(\d+:)+ `)
 )
 
-// borrow returns the pods of a group of the corpus. Unlike the agent it takes documents one by one: one that is refused
-// does not keep the others of its file from being run.
+// borrow returns the pods of a group of the corpus. Unlike the agent, it reads documents one by one: a refused one does not affect the
+// others in its file.
 func borrow(t *testing.T, groups string) []*borrowed {
 	t.Helper()
 	files := corpus.Open(t)
@@ -56,7 +56,7 @@ func borrow(t *testing.T, groups string) []*borrowed {
 	return all
 }
 
-// once holds what borrow has read.
+// once caches the results of borrow.
 var once struct {
 	sync.Once
 	all []*borrowed
@@ -97,7 +97,7 @@ func borrowAll(files []corpus.File) []*borrowed {
 	return all
 }
 
-// refused is a document that cannot be run, and what is wrong with it first.
+// refused is a document that cannot be run, with its first error.
 func refused(f corpus.File, err error) *borrowed {
 	b := &borrowed{file: f.Name, from: "a document", why: "refused"}
 	if errs := manifests.Errors(err); len(errs) > 0 {
@@ -110,7 +110,7 @@ func refused(f corpus.File, err error) *borrowed {
 	return b
 }
 
-// ofTemplate makes the first pod of a workload, and the claims of a StatefulSet for it.
+// ofTemplate returns the first pod of a workload and, for a StatefulSet, its claims.
 func ofTemplate(file string, w *manifests.Object) (b *borrowed, claims []*manifests.Object) {
 	b = &borrowed{file: file, from: w.Kind + " " + w.Object.GetName()}
 	var t corev1.PodTemplateSpec
@@ -150,7 +150,7 @@ func ofTemplate(file string, w *manifests.Object) (b *borrowed, claims []*manife
 	return b, claims
 }
 
-// claimOf is what a StatefulSet makes of a template of a claim.
+// claimOf returns the claim that a StatefulSet creates from a template.
 func claimOf(template *corev1.PersistentVolumeClaim, pod, namespace string) (*corev1.PersistentVolumeClaim, corev1.Volume) {
 	claim := template.DeepCopy()
 	claim.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "PersistentVolumeClaim"}
@@ -173,35 +173,34 @@ func asJSON(o any) string {
 	return string(data)
 }
 
-// oneLine is a message without the place where it was found.
+// oneLine returns a message without its location.
 func oneLine(message string) string {
 	return strings.ReplaceAll(lineNumbers.ReplaceAllString(message, ""), "\n", " ")
 }
 
-// fate is what becomes of a pod when its images are replaced by programs that do what theirs would.
+// fate is the expected result when the images of a pod are replaced by stand-ins with the same behavior.
 type fate struct {
 	phase corev1.PodPhase
 	// reason is that of the pod, or that of a waiting container; if there are several, one of them must match. Empty: all containers are
 	// ready, or have exited.
 	reason string
-	// why is what the pod is expected to be so for.
+	// why is the reason for the expectation.
 	why string
-	// serves is set if the containers run forever although they look as if they end.
+	// serves means that the containers run forever although they look as if they exit.
 	serves bool
-	// asWritten is set if the stand-in can run the commands of the manifest.
+	// asWritten means that the stand-in can run the commands of the manifest.
 	asWritten bool
 }
 
-// expected says which phase a kubelet would give. It looks at the manifest only:
-//
-//   - what is for another operating system waits, as no node fits (NodeAffinity);
-//   - a RuntimeClass needs an OCI runtime that no machine of ours has (CreatePodSandboxError);
-//   - a volume of a ConfigMap, Secret or claim that does not exist holds up the pod (FailedMount);
-//   - a variable of such an object holds up its container (CreateContainerConfigError), and the phase stays Pending;
-//   - runAsNonRoot with an image that is known to run as root does the same;
-//   - a seccomp profile that is not on the machine holds up its container (CreateContainerError);
-//   - what must not be restarted and has neither ports nor probes is taken for something that ends, well: Succeeded;
-//   - all else runs for ever, and its probes succeed.
+// expected returns the phase that a kubelet would report, from the manifest alone:
+//   - a pod for another operating system waits, as no node fits (NodeAffinity);
+//   - a RuntimeClass needs an OCI runtime that no test machine has (CreatePodSandboxError);
+//   - a volume of a missing ConfigMap, Secret or claim blocks the pod (FailedMount);
+//   - a variable of such an object blocks its container (CreateContainerConfigError), and the phase stays Pending;
+//   - so does runAsNonRoot with an image that is known to run as root;
+//   - a missing seccomp profile blocks its container (CreateContainerError);
+//   - a pod that must not be restarted and has neither ports nor probes is expected to complete: Succeeded;
+//   - all others run forever, and their probes succeed.
 func expected(b *borrowed) fate {
 	spec := &b.pod.Object.Spec
 	if known, ok := exceptions()[path.Base(b.file)+" "+b.from]; ok {
@@ -236,7 +235,7 @@ func expected(b *borrowed) fate {
 	return fate{phase: corev1.PodRunning, why: "it serves"}
 }
 
-// localProfile is the file of the seccomp profile that a container wants.
+// localProfile returns the seccomp profile file of a container.
 func localProfile(spec *corev1.PodSpec, c *corev1.Container) string {
 	var profile *corev1.SeccompProfile
 	if s := spec.SecurityContext; s != nil {
@@ -354,7 +353,7 @@ func missingVariable(b *borrowed, c *corev1.Container) string {
 	return ""
 }
 
-// missing returns "Kind name" when the file has no such object in the pod's namespace.
+// missing returns "Kind name" if the file has no such object in the pod's namespace.
 func (b *borrowed) missing(kind, name string, optional *bool) string {
 	if optional != nil && *optional {
 		return ""
@@ -367,8 +366,7 @@ func (b *borrowed) missing(kind, name string, optional *bool) string {
 	return kind + " " + name
 }
 
-// exceptions are the pods for which the rules of expected are wrong, by the last element of the file's name and by the
-// document.
+// exceptions are pods for which the rules of expected are wrong, by the base name of the file and by the document.
 func exceptions() map[string]fate {
 	return map[string]fate{
 		"content-en-examples-pods-restart-policy-restart-all-containers.yaml Pod restart-all-containers": {

@@ -48,10 +48,10 @@ func (in *instance) standIns() {
 	}
 }
 
-// machine is what the pods of the corpus find instead of the machine's own files and ports.
+// machine replaces the files and ports of a real machine for the pods of the corpus.
 type machine struct {
 	t *testing.T
-	// dir is a tmpfs whose mounts are passed on, as those of a machine that systemd has started.
+	// dir is a tmpfs with shared propagation, as on a machine started by systemd.
 	dir   string
 	paths int
 }
@@ -111,14 +111,14 @@ func (m *machine) hostPath(v *corev1.HostPathVolumeSource) string {
 	return p
 }
 
-// actor rewrites one pod so that it can be run anywhere and behaves as its images would.
+// actor rewrites one pod so that it runs anywhere and behaves like the original.
 type actor struct {
 	*machine
 	spec *corev1.PodSpec
 	fate fate
-	// ports are those of the pod on a host network, by the port that is written.
+	// ports are the replacements of ports of a pod on the host network.
 	ports map[int32]int32
-	// served are the ports that a container has taken already.
+	// served are the ports that a container serves already.
 	served map[int32]bool
 }
 
@@ -131,7 +131,7 @@ func (m *machine) actAs(b *borrowed, f fate, namespace string) *corev1.Pod {
 	a := &actor{machine: m, spec: &pod.Spec, fate: f, ports: map[int32]int32{}, served: map[int32]bool{}}
 	for i := range pod.Spec.Volumes {
 		v := &pod.Spec.Volumes[i]
-		// Without the machine's own devices no container can be started.
+		// Without the real devices no container can be started.
 		if v.HostPath != nil && path.Clean(v.HostPath.Path) != "/dev" {
 			v.HostPath.Path = m.hostPath(v.HostPath)
 		}
@@ -174,7 +174,7 @@ func (a *actor) container(c *corev1.Container, isInit bool) {
 	}
 }
 
-// servers rewrites ports and probes of a container and returns what it has to serve.
+// servers rewrites ports and probes of a container and returns what it must serve.
 func (a *actor) servers(c *corev1.Container) []string {
 	kinds, names := map[int32]string{}, map[string]int32{}
 	for i := range c.Ports {
@@ -222,7 +222,7 @@ func (a *actor) servers(c *corev1.Container) []string {
 	return servers
 }
 
-// handler makes a hook or probe ask the stand-in.
+// handler makes a hook or probe use the stand-in.
 func (a *actor) handler(h *corev1.LifecycleHandler, kinds map[int32]string, names map[string]int32) {
 	if h == nil {
 		return
@@ -245,7 +245,7 @@ func (a *actor) handler(h *corev1.LifecycleHandler, kinds map[int32]string, name
 	}
 }
 
-// host is where the stand-in is asked: addresses that are written are those of other machines.
+// host returns where the stand-in listens: literal addresses are those of other machines.
 func (a *actor) host(host string) string {
 	if host != "" && a.spec.HostNetwork {
 		return "127.0.0.1"
@@ -253,7 +253,7 @@ func (a *actor) host(host string) string {
 	return ""
 }
 
-// asked returns the port that a probe means, after the port numbers have been replaced.
+// asked returns the port of a probe, after port numbers have been replaced.
 func (a *actor) asked(port *intstr.IntOrString, names map[string]int32) int32 {
 	if port.Type == intstr.String {
 		return names[port.StrVal]
@@ -262,7 +262,7 @@ func (a *actor) asked(port *intstr.IntOrString, names map[string]int32) int32 {
 	return port.IntVal
 }
 
-// portOf is what stands for a port: a free one of the machine on its network.
+// portOf returns the replacement of a port: on the host network, an unused one.
 func (a *actor) portOf(port int32) int32 {
 	if !a.spec.HostNetwork {
 		return port
@@ -273,20 +273,20 @@ func (a *actor) portOf(port int32) int32 {
 	return a.ports[port]
 }
 
-// scene is one pod of the corpus that runs.
+// scene is one running pod of the corpus.
 type scene struct {
 	*borrowed
 	fate fate
 	key  string
 }
 
-// TestPodsOfOthersReachTheirPhase runs every pod of the groups A and B of the corpus that can be run, with stand-ins for
-// what is not here, and compares the phase with the one that a kubelet would give (see expected).
+// TestPodsOfOthersReachTheirPhase runs every runnable pod of the groups A and B of the corpus, with stand-ins for what does not exist here,
+// and compares its phase with that of a kubelet (see expected).
 func TestPodsOfOthersReachTheirPhase(t *testing.T) {
 	all := borrow(t, "AB")
 	m := newMachine(t)
 	in := newInstance(t, manyProcessors)
-	// Ids of pods with hostUsers: false must be able to look for their root file systems there.
+	// The users of pods with hostUsers: false need access to their root file systems there.
 	if err := os.Chmod(filepath.Dir(in.state), 0o711); err != nil {
 		t.Fatal(err)
 	}
@@ -314,7 +314,7 @@ func TestPodsOfOthersReachTheirPhase(t *testing.T) {
 	play()
 }
 
-// stageOf is the manifest of a pod and of the objects that it can see, in a namespace of its own.
+// stageOf returns the manifest of a pod and of its objects, in a namespace of its own.
 func (m *machine) stageOf(b *borrowed, pod *corev1.Pod, namespace string) string {
 	text := "---\n" + asJSON(pod) + "\n"
 	for _, o := range b.objects {
@@ -345,7 +345,7 @@ func (m *machine) stageOf(b *borrowed, pod *corev1.Pod, namespace string) string
 	return text
 }
 
-// volume makes a PersistentVolume one of this machine and namespace.
+// volume adapts a PersistentVolume to this machine and namespace.
 func (m *machine) volume(v *corev1.PersistentVolume, namespace string) {
 	v.Name = namespace + "-" + v.Name
 	if v.Spec.ClaimRef != nil {

@@ -20,8 +20,8 @@ import (
 	"monopod/e2e/testimages"
 )
 
-// commands returns what the docs tell people to type: the lines of all ```console blocks. In a block with
-// prompts ("$ " or "# ") only those lines are commands, the others are output.
+// commands returns the commands that the docs show: the lines of all ```console blocks. In a block with prompts ("$ " or "# "), only those
+// lines are commands; the others are output.
 func commands(t *testing.T, file string) []string {
 	t.Helper()
 	f, err := os.Open(file)
@@ -161,7 +161,8 @@ func TestMakeRunShowsTheExampleAndLeavesNothing(t *testing.T) {
 	}
 }
 
-// applied gives two examples to the monopod of `make run`, as a newcomer does, and waits until their pods have networks. Their image may be out of reach.
+// applied applies two examples to the monopod of `make run`, as a new user does, and waits until their pods have networks. Their image may
+// be unreachable.
 func applied(t *testing.T, w *instance) {
 	t.Helper()
 	monopod := func(args ...string) (string, error) {
@@ -184,7 +185,7 @@ func applied(t *testing.T, w *instance) {
 	})
 }
 
-// snapshot is what a run could leave on the machine.
+// snapshot records everything that a run could leave on the machine.
 func snapshot(t *testing.T) map[string]string {
 	t.Helper()
 	s := map[string]string{}

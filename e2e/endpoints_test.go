@@ -33,8 +33,8 @@ import (
 	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 )
 
-// busy is a pod that burns processor time, holds 8 MiB of memory, has written 2 MiB into a volume, 1 MiB into its writable layer and
-// 64 KiB into its log, and has sent packets.
+// busy is a pod that uses CPU, holds 8 MiB of memory, has written 2 MiB into a volume, 1 MiB into its writable layer and 64 KiB into its
+// log, and has sent packets.
 func busy() string {
 	return fmt.Sprintf(`
 apiVersion: v1
@@ -54,7 +54,7 @@ spec:
 `, image)
 }
 
-// curl runs one on the socket.
+// curl sends a request to the socket.
 func (in *instance) curl(path string) string {
 	in.t.Helper()
 	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
@@ -74,9 +74,9 @@ func (in *instance) curl(path string) string {
 	return string(out)
 }
 
-// TestEndpointsTellWhatIsUsed compares the reported usage with what the kernel reports for the processes, and runs the examples of the docs
+// TestEndpointsReportUsage compares the reported usage with what the kernel reports for the processes, and runs the examples of the docs
 // for TCP, with certificates.
-func TestEndpointsTellWhatIsUsed(t *testing.T) {
+func TestEndpointsReportUsage(t *testing.T) {
 	t.Parallel()
 	host := "127.95." + strconv.Itoa(os.Getpid()/250%250) + "." + strconv.Itoa(1+os.Getpid()%250)
 	in := newInstance(t, "address: "+host, "port: 10250", "readOnlyPort: 10255", "healthzPort: 10248", "healthzBindAddress: "+host,
@@ -157,7 +157,7 @@ func (in *instance) valuesAreThoseOfTheKernel(t *testing.T, pid int) {
 	s, p := in.summary(t)
 	cpuAfter, txAfter := cpuOf(t, pid), transmitted(t, pid)
 	c := p.Containers[0]
-	// What its children used before counts, too: some tenths of a second.
+	// The usage of its exited children counts, too: some tenths of a second.
 	if got := time.Duration(*c.CPU.UsageCoreNanoSeconds); got < cpuBefore-50*time.Millisecond || got > cpuAfter+5*time.Second {
 		t.Errorf("processor time %s, the process has %s to %s", got, cpuBefore, cpuAfter)
 	}
@@ -213,7 +213,7 @@ func (in *instance) valuesAreThoseOfTheKernel(t *testing.T, pid int) {
 	}
 }
 
-// cpuOf is the processor time of one process.
+// cpuOf returns the CPU time of one process.
 func cpuOf(t *testing.T, pid int) time.Duration {
 	t.Helper()
 	text := procText(pid, "stat")
@@ -241,7 +241,7 @@ func transmitted(t *testing.T, pid int) uint64 {
 	return 0
 }
 
-// status is a line of /proc/PID/status in bytes.
+// status returns a line of /proc/PID/status in bytes.
 func status(t *testing.T, pid int, key string) uint64 {
 	t.Helper()
 	for line := range strings.Lines(procText(pid, "status")) {
@@ -257,7 +257,7 @@ func status(t *testing.T, pid int, key string) uint64 {
 	return 0
 }
 
-// operator makes an authority for clients and a certificate of one of group operators.
+// operator creates a CA for clients and a certificate for a member of group operators.
 func operator(t *testing.T, dir string) {
 	t.Helper()
 	template := func(name string, ca bool) *x509.Certificate {
@@ -288,7 +288,7 @@ func operator(t *testing.T, dir string) {
 	}
 }
 
-// asKubeletsClients asks what clients of a kubelet ask over TCP: for logs, by all options, and for a command. Then it kills the container.
+// asKubeletsClients sends the requests of kubelet clients over TCP: logs with all options, and exec. Then it kills the container.
 func (in *instance) asKubeletsClients(t *testing.T, host, id string) {
 	pair, err := tls.LoadX509KeyPair(filepath.Join(in.dir, "operator.crt"), filepath.Join(in.dir, "operator.key"))
 	if err != nil {
@@ -349,7 +349,7 @@ func (in *instance) asKubeletsClients(t *testing.T, host, id string) {
 	check("GET", logs+"?tail=1", "200 done\n")
 }
 
-// docsOverTCP runs the examples of docs/endpoints.md that want a port.
+// docsOverTCP runs the examples of docs/endpoints.md that need a port.
 func (in *instance) docsOverTCP(t *testing.T, host string) {
 	f, err := os.Open("../docs/endpoints.md")
 	if err != nil {

@@ -20,7 +20,7 @@ import (
 	"monopod/node/events"
 )
 
-// events is `monopod events -o json` with more arguments.
+// events returns the output of `monopod events -o json` with additional arguments.
 func (in *instance) events(args ...string) ([]corev1.Event, error) {
 	out, err := in.run(append([]string{"events", "-o", "json"}, args...)...)
 	if err != nil {
@@ -33,7 +33,7 @@ func (in *instance) events(args ...string) ([]corev1.Event, error) {
 	return list.Items, nil
 }
 
-// happens waits for an event whose text, of type, reason, object and message, has all the words.
+// happens waits for an event that contains all the words in its type, reason, object and message.
 func (in *instance) happens(args []string, words ...string) corev1.Event {
 	in.t.Helper()
 	var found corev1.Event
@@ -140,7 +140,7 @@ func TestEventsTellTheLifeOfRealPods(t *testing.T) {
 	}
 }
 
-// TestEventsOutliveTheAgent kills it in the middle of a crash loop. What had been written is there without it and after it.
+// TestEventsOutliveTheAgent kills it during a crash loop. Events that were already written are available while it is down and afterwards.
 func TestEventsOutliveTheAgent(t *testing.T) {
 	in := newInstance(t)
 	in.start()
@@ -250,7 +250,7 @@ func TestEventsTellThatContainerdIsAway(t *testing.T) {
 	}
 }
 
-// TestRebootKeepsEventsInTheirOrder: the machine wakes up in 1970, as those without a battery do.
+// TestRebootKeepsEventsInTheirOrder: the machine boots in 1970, like machines without a battery-backed clock.
 func TestRebootKeepsEventsInTheirOrder(t *testing.T) {
 	in, again := rebooting(t)
 	onDisk := []string{"--record", in.record()}
@@ -291,7 +291,7 @@ func TestRebootKeepsEventsInTheirOrder(t *testing.T) {
 	}
 }
 
-// setClock sets the clock of the machine until the test ends: for machines that are made for tests.
+// setClock sets the clock of the machine until the test ends: only for machines dedicated to tests.
 func setClock(t *testing.T, to time.Time) {
 	t.Helper()
 	was := time.Now()

@@ -18,10 +18,10 @@ import (
 	"monopod/e2e/testimages"
 )
 
-// exampleImage is the one that the examples use.
+// exampleImage is the image of the examples.
 const exampleImage = "docker.io/library/busybox:1.37"
 
-// logs waits until a container has printed something.
+// logs waits until the log of a container contains a text.
 func (in *instance) logs(want string, args ...string) {
 	in.t.Helper()
 	in.eventually(strings.Join(args, " ")+" prints "+want, func() error {
@@ -51,8 +51,8 @@ func (in *instance) page(p corev1.Pod, want string) {
 	})
 }
 
-// TestEachExampleRuns: as it is written, and it does what its comment says. Those in examples/hello are run by
-// `make run`; those in examples/volumes need databases and disks.
+// TestEachExampleRuns runs each example unchanged and checks what its comment claims. Those in examples/hello are run by `make run`; those
+// in examples/volumes need databases and disks.
 func TestEachExampleRuns(t *testing.T) {
 	in := newInstance(t)
 	testimages.Archive(t, filepath.Join(in.dir, "images", "examples.tar"), exampleImage)

@@ -24,13 +24,13 @@ import (
 	"monopod/node/localclient"
 )
 
-// atOnce is how many pods of the table run at the same time. Each thing that one of them waits for may take fieldPatience.
+// atOnce is the number of pods that run concurrently. Each condition of one of them may take fieldPatience.
 const atOnce = 20
 
 var fieldPatience = 2 * patience
 
-// TestEachEnforcedFieldHasAnEffect runs the table of e2e/fields: each row with all its fields, and without each of them.
-// MONOPOD_E2E_FIELDS is a pattern of rows (their names) for those who write them.
+// TestEachEnforcedFieldHasAnEffect runs the table of e2e/fields: each row with all its fields, and without each of them. MONOPOD_E2E_FIELDS
+// is a pattern for row names, for work on rows.
 func TestEachEnforcedFieldHasAnEffect(t *testing.T) {
 	f := newFieldTest(t)
 	only := regexp.MustCompile(os.Getenv("MONOPOD_E2E_FIELDS"))
@@ -80,7 +80,7 @@ func newFieldTest(t *testing.T) *fieldTest {
 	registry := testimages.Registry(t)
 	testimages.Push(t, registry+"/busybox:1", testimages.Busybox(t, nil))
 	in.prepareFields()
-	// Ids of pods with user namespaces must be able to look for their root file systems there.
+	// The users of pods with user namespaces need access to their root file systems there.
 	if err := os.Chmod(filepath.Dir(in.state), 0o711); err != nil {
 		t.Fatal(err)
 	}
@@ -93,7 +93,7 @@ func newFieldTest(t *testing.T) *fieldTest {
 	return f
 }
 
-// prepareFields puts on the machine what rows speak of: a shared mount, seccomp profiles, two devices.
+// prepareFields creates what rows need on the machine: a shared mount, seccomp profiles, two devices.
 func (in *instance) prepareFields() {
 	in.t.Helper()
 	dir, profiles, cdi := filepath.Join(in.dir, "fields"), filepath.Join(in.dir, "root", "seccomp"), "/var/run/cdi"
@@ -114,14 +114,14 @@ func (in *instance) prepareFields() {
 		`{"defaultAction": "SCMP_ACT_ALLOW", "syscalls": [{"names": ["mkdir", "mkdirat"], "action": "SCMP_ACT_ERRNO"}]}`)
 	devices := filepath.Join(cdi, fmt.Sprintf("monopod-e2e-%d.json", os.Getpid()))
 	in.t.Cleanup(func() { _ = os.Remove(devices) })
-	// Other tests may run at the same time, and a device that two specs describe is ignored.
+	// The kind is unique: other tests may run at the same time, and a device that two specs define is ignored.
 	in.write(devices, `{"cdiVersion": "0.6.0", "kind": "`+cdiKind()+`", "devices": [
 		{"name": "one", "containerEdits": {"env": ["DEVICE=one"]}}, {"name": "two", "containerEdits": {"env": ["DEVICE=two"]}}]}`)
 }
 
 func cdiKind() string { return fmt.Sprintf("e2e-%d.monopod.dev/row", os.Getpid()) }
 
-// run runs one pod until its check says something.
+// run runs one pod until its check has a verdict.
 func (f *fieldTest) run(r *fields.Run) (err error) {
 	defer func() {
 		if err != nil {
@@ -216,7 +216,7 @@ func (o *ongoing) remove() error {
 	return err
 }
 
-// act does what the row says is to be done to the pod, once it is ready for that.
+// act performs the edit or removal of the row, once the pod is ready for it.
 func (o *ongoing) act() error {
 	r := o.run.Row
 	if r.Edit == nil && !r.Remove {
@@ -234,7 +234,7 @@ func (o *ongoing) act() error {
 	return o.write(true)
 }
 
-// until asks a condition each time the lookout has looked.
+// until checks a condition after each observation of the lookout.
 func (o *ongoing) until(what string, is func(*fields.Seen) bool) (*fields.Seen, error) {
 	for round := uint64(0); ; {
 		pod, n, at, err := o.f.look.after(round, o.run.Name)
@@ -268,7 +268,7 @@ func (o *ongoing) seen(pod *corev1.Pod) *fields.Seen {
 	return s
 }
 
-// describe is what helps to understand a failure.
+// describe returns details that help to understand a failure.
 func (o *ongoing) describe(s *fields.Seen) string {
 	var b strings.Builder
 	text, _ := o.run.Manifest(o.words, false)
@@ -290,12 +290,12 @@ func (o *ongoing) describe(s *fields.Seen) string {
 	return b.String()
 }
 
-// lookout follows all pods of the agent, for all runs together.
+// lookout watches all pods of the agent for all runs.
 type lookout struct {
 	mu   sync.Mutex
 	cond *sync.Cond
 	pods map[types.NamespacedName]*corev1.Pod
-	// round counts the looks; the last one was at that time.
+	// round counts the observations; at is the time of the last one.
 	round uint64
 	at    time.Time
 	err   error
@@ -328,7 +328,7 @@ func (l *lookout) see(e localclient.PodEvent) {
 	})
 }
 
-// tick repeats the checks that wait for what the agent does not report: requests and files.
+// tick repeats the checks that depend on data that the agent does not report: requests and files.
 func (l *lookout) tick(ctx context.Context) {
 	for ctx.Err() == nil {
 		select {
@@ -348,7 +348,7 @@ func (l *lookout) look(change func()) {
 	l.cond.Broadcast()
 }
 
-// after waits for a look after a round, and returns a pod by its label or name; nil when there is none.
+// after waits for an observation after a round, and returns a pod by its label or name; nil if there is none.
 func (l *lookout) after(round uint64, name string) (pod *corev1.Pod, now uint64, at time.Time, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -23,15 +23,15 @@ import (
 )
 
 const (
-	// idleFor is how long nothing may be written, after it has been calm for calmFor.
+	// idleFor is the time during which nothing may be written, after calmFor without activity.
 	idleFor = 20 * time.Second
 	calmFor = 3 * time.Second
 )
 
-// letTimePass waits: what happens by itself meanwhile is what is tested.
+// letTimePass sleeps: the test is about what happens by itself during that time.
 func letTimePass(d time.Duration) { time.Sleep(d) }
 
-// changes are when what is in the directories was last changed, by path.
+// changes returns the modification times in the directories, by path.
 func changes(t *testing.T, dirs ...string) map[string]string {
 	t.Helper()
 	all := map[string]string{}
@@ -55,7 +55,7 @@ func changes(t *testing.T, dirs ...string) map[string]string {
 	return all
 }
 
-// podsMemory is what the agent may have of memory with 30 pods. What requests have taken is given back within a minute.
+// podsMemory is the memory limit of the agent with 30 pods. Memory used by requests is returned within a minute.
 const podsMemory = 45 << 20
 
 // hasAtMost waits until the memory of the agent is at most this.
@@ -71,8 +71,8 @@ func (in *instance) hasAtMost(bytes uint64) {
 	})
 }
 
-// TestIdle: while 30 pods run and nothing happens, monopod and its shims write nothing to disk, change no file, and need little memory;
-// also with everything configured that there is.
+// TestIdle: while 30 pods run and nothing happens, monopod and its shims write nothing to disk, change no file, and need little memory,
+// even with every feature configured.
 func TestIdle(t *testing.T) {
 	in := newInstance(t)
 	in.agent = "monopod-client" // the same without the race detector
@@ -125,7 +125,7 @@ func (in *instance) allReady(n int) {
 	})
 }
 
-// configureEverything adds to the configuration what can be added. What it returns looks that this is so once monopod runs with it.
+// configureEverything adds every possible feature to the configuration. The returned function checks that they are active.
 func (in *instance) configureEverything() (look func()) {
 	in.t.Helper()
 	all, err := testbed.NewEverything(in.dir, func() int32 { return ports.Take(in.t) })
@@ -156,7 +156,7 @@ func (in *instance) configureEverything() (look func()) {
 	}
 }
 
-// answers asks with a token, and compares the answer with a regular expression.
+// answers sends a request with a token, and matches the answer against a regular expression.
 func answers(client *http.Client, url, want string) error {
 	req, err := http.NewRequest(http.MethodGet, url, http.NoBody)
 	if err != nil {
@@ -175,7 +175,7 @@ func answers(client *http.Client, url, want string) error {
 	return err
 }
 
-// costsNothing waits until monopod with n pods has come to rest, and then for some time, in which nothing may be written.
+// costsNothing waits until monopod with n pods is idle, and then for some time during which nothing may be written.
 func (in *instance) costsNothing(n int, while time.Duration) {
 	t := in.t
 	t.Helper()

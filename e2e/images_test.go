@@ -24,7 +24,7 @@ import (
 	"monopod/e2e/testimages"
 )
 
-// TestImagesOfAMachine pulls, refuses and collects images with the whole agent. Its disk counts as full all the time.
+// TestImagesOfAMachine pulls, refuses and garbage-collects images with the whole agent. Its disk counts as full all the time.
 func TestImagesOfAMachine(t *testing.T) {
 	t.Parallel()
 	reg := testimages.Registry(t)
@@ -88,7 +88,7 @@ func TestImagesOfAMachine(t *testing.T) {
 	})
 }
 
-// privateRegistry wants TLS with an authority of its own, and a login.
+// privateRegistry requires TLS with a CA of its own, and credentials.
 type privateRegistry struct {
 	address string
 	ca      []byte
@@ -112,7 +112,7 @@ func newPrivateRegistry(t *testing.T, user, password string) *privateRegistry {
 	return reg
 }
 
-// provider is a plug-in that knows a login: the name by its environment, the password by its arguments.
+// provider is a plug-in that provides credentials: the name comes from its environment, the password from its arguments.
 func (in *instance) provider(address, user, password string) {
 	in.t.Helper()
 	dir := filepath.Join(in.dir, "providers")
@@ -154,7 +154,7 @@ func (in *instance) pullsFromPrivate(t *testing.T, reg *privateRegistry) {
 	if out, err := in.run("pull", reg.address+"/app:1"); err != nil { // what the plug-in has said counts for an hour
 		t.Errorf("%v\n%s", err, out)
 	}
-	// A mistake in the configuration of plug-ins, or one that is missing, keeps monopod from nothing but its logins.
+	// A mistake in the configuration of plug-ins, or a missing one, disables only their credentials.
 	if err := in.signal(syscall.SIGTERM); err != nil {
 		t.Error(err)
 	}
@@ -183,8 +183,8 @@ func (in *instance) pullsFromPrivate(t *testing.T, reg *privateRegistry) {
 	}
 }
 
-// leavesASilentPlugin: a pod that waits for the answer which a plug-in owes to another pod leaves nothing behind when it is deleted,
-// and neither does the one that has asked.
+// leavesASilentPlugin: a pod that waits for the answer of a plug-in to another pod leaves nothing behind when it is deleted, nor does the
+// pod that caused the request.
 func (in *instance) leavesASilentPlugin(t *testing.T) {
 	dir := filepath.Join(in.dir, "providers")
 	asked := filepath.Join(dir, "asked")

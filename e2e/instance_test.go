@@ -44,19 +44,19 @@ type instance struct {
 	cgroup    string
 	cgroups   spec.Cgroups
 	bin       string
-	// agent is the program in bin that is run.
+	// agent is the program in bin to run.
 	agent string
 	cmd   *exec.Cmd
 	log   *syncBuffer
-	// shims is where those run that a containerd of its own has started.
+	// shims is the directory of the shims of an embedded containerd.
 	shims  string
 	exited chan error
-	// left is set if it keeps running after the test.
+	// left means that it keeps running after the test.
 	left bool
 }
 
-// newInstance prepares an instance; start runs it. At the end of the test all its pods are removed, and
-// what it leaves on the machine fails the test.
+// newInstance prepares an instance; start runs it. At the end of the test all its pods are removed, and leftovers on the machine fail the
+// test.
 func newInstance(t *testing.T, extra ...string) *instance {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -67,7 +67,7 @@ func newInstance(t *testing.T, extra ...string) *instance {
 	return in
 }
 
-// newInstanceIn prepares an instance with files in dir, which is there.
+// newInstanceIn prepares an instance with files in dir, which must exist.
 func newInstanceIn(t *testing.T, dir string, extra ...string) *instance {
 	t.Helper()
 	run, err := os.MkdirTemp("/run", "monopod-e2e-")
@@ -160,7 +160,7 @@ func (in *instance) start() {
 	in.startAs(exec.Command(filepath.Join(in.bin, in.agent), "run", "--config", in.config))
 }
 
-// startAs is start with a command line of its own.
+// startAs is start with another command line.
 func (in *instance) startAs(cmd *exec.Cmd) {
 	in.t.Helper()
 	in.cmd = cmd
@@ -225,7 +225,7 @@ func (in *instance) run(args ...string) (string, error) {
 	return out.String(), err
 }
 
-// podList is `monopod get pods -A -o json`.
+// podList returns the output of `monopod get pods -A -o json`.
 func (in *instance) podList() ([]corev1.Pod, error) {
 	out, err := in.run("get", "pods", "-A", "-o", "json")
 	if err != nil {
@@ -238,7 +238,7 @@ func (in *instance) podList() ([]corev1.Pod, error) {
 	return list.Items, nil
 }
 
-// pods are all pods by name.
+// pods returns all pods by name.
 func (in *instance) pods() (map[string]corev1.Pod, error) {
 	list, err := in.podList()
 	all := map[string]corev1.Pod{}
@@ -248,7 +248,7 @@ func (in *instance) pods() (map[string]corev1.Pod, error) {
 	return all, err
 }
 
-// pod waits until the pod is as wanted and returns it.
+// pod waits until the pod meets the condition and returns it.
 func (in *instance) pod(name, what string, is func(p corev1.Pod) bool) corev1.Pod {
 	in.t.Helper()
 	var found corev1.Pod
@@ -303,7 +303,7 @@ func brief(p corev1.Pod) string {
 	return string(b)
 }
 
-// eventually polls a condition that nothing announces: what other processes show to the outside.
+// eventually polls a condition for which there is no notification.
 func (in *instance) eventually(what string, check func() error) {
 	in.t.Helper()
 	in.eventuallyUntil(time.Now().Add(patience), what, check)

@@ -17,7 +17,7 @@ import (
 	"monopod/node/apiserver/apitest"
 )
 
-// TestKubectlShowsAControlPlaneThatItsNodeRuns types what the example's README says, with the real programs of Kubernetes.
+// TestKubectlShowsAControlPlaneThatItsNodeRuns runs the commands of the example's README, with the real programs of Kubernetes.
 func TestKubectlShowsAControlPlaneThatItsNodeRuns(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root: it runs containers")
@@ -55,7 +55,7 @@ func TestKubectlShowsAControlPlaneThatItsNodeRuns(t *testing.T) {
 	p.does("examples/control-plane/down.sh --purge")
 }
 
-// joining are the lines of configuration of the README, for another directory.
+// joining returns the configuration lines of the README, for another directory.
 func joining(t *testing.T, etc string) string {
 	t.Helper()
 	b, err := os.ReadFile("../examples/control-plane/README.md")
@@ -69,7 +69,7 @@ func joining(t *testing.T, etc string) string {
 	return strings.ReplaceAll(strings.TrimSpace(string(found[1])), "/etc/kubernetes", etc)
 }
 
-// planeMirrors are patterns of lines of kubectl about the mirrors of the components.
+// planeMirrors returns patterns of kubectl's lines for the mirror pods of the components.
 func planeMirrors() (lines []string) {
 	for _, name := range planeOrder() {
 		lines = append(lines, `(?m)^kube-system +`+name+`-e2e +1/1 +Running `)
@@ -77,7 +77,7 @@ func planeMirrors() (lines []string) {
 	return lines
 }
 
-// kubectlVerb is what a line has kubectl do.
+// kubectlVerb returns the verb of a kubectl command line.
 func kubectlVerb(line string) string {
 	found := regexp.MustCompile(`^kubectl .*\.conf (get nodes|get pods|logs)`).FindStringSubmatch(line)
 	if found == nil {
@@ -104,7 +104,7 @@ func (p *plane) kubectl(line string) string {
 	return p.does("kubectl --kubeconfig kubernetes/admin.conf " + line)
 }
 
-// shown waits until the API server shows the mirror of a component as ready, and with another uid, and returns its uid.
+// shown waits until the API server shows the mirror pod of a component as ready, with a new uid, and returns that.
 func (p *plane) shown(in *instance, name, container, otherThan string) (uid string) {
 	p.t.Helper()
 	in.eventually("the mirror of "+name+" is there", func() error {
@@ -144,7 +144,7 @@ func (p *plane) testDeleted(in *instance, before map[string]corev1.Pod) {
 	}
 }
 
-// testKilled: the API server that monopod reports to is killed, and shows itself again.
+// testKilled: the API server that monopod reports to is killed; after its restart, it shows its own pod again.
 func (p *plane) testKilled(in *instance, before map[string]corev1.Pod) {
 	p.t.Helper()
 	was := containerID(before["kube-apiserver"], "kube-apiserver")
@@ -155,7 +155,7 @@ func (p *plane) testKilled(in *instance, before map[string]corev1.Pod) {
 	p.shown(in, "kube-apiserver", containerID(again, "kube-apiserver"), "")
 }
 
-// testUpgradeOfWhatReports: etcd and kube-apiserver become others, and what was stored is there.
+// testUpgradeOfWhatReports: etcd and kube-apiserver are upgraded, and the stored data is kept.
 func (p *plane) testUpgradeOfWhatReports(in *instance, before map[string]corev1.Pod) {
 	t := p.t
 	t.Helper()

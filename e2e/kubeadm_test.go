@@ -19,12 +19,12 @@ import (
 	"monopod/runner/spec/volumeplan"
 )
 
-// kubeadmPod is what kubelet-behaviour.md says of one of kubeadm's manifests. It was written by hand from the manifest
-// and those rules, not from what monopod makes of it.
+// kubeadmPod is the expected result of one of kubeadm's manifests according to kubelet-behaviour.md. It was written by hand from the
+// manifest and those rules, not from the output of monopod.
 type kubeadmPod struct {
 	program string
 	args    int
-	// binds are "source destination access" of the volumes, in the order in which they are mounted (4.8).
+	// binds are "source destination access" of the volumes, in mount order (4.8).
 	binds []string
 	// volumes are "name path kind to create if it is missing" (6.2).
 	volumes []string
@@ -34,11 +34,11 @@ type kubeadmPod struct {
 	uid, gid     uint32
 	capabilities []string
 	noNewPrivs   bool
-	// probes are "kind scheme://host:port path delay period timeout successes failures" (3.1, 3.3): ports by their number.
+	// probes are "kind scheme://host:port path delay period timeout successes failures" (3.1, 3.3), with numeric ports.
 	probes []string
 }
 
-// defaultCapabilities is containerd's set (4.6).
+// defaultCapabilities returns containerd's default set (4.6).
 func defaultCapabilities() []string {
 	return []string{
 		"CAP_AUDIT_WRITE", "CAP_CHOWN", "CAP_DAC_OVERRIDE", "CAP_FOWNER", "CAP_FSETID", "CAP_KILL", "CAP_MKNOD", "CAP_NET_BIND_SERVICE",
@@ -107,7 +107,7 @@ func kubeadmPods() map[string]kubeadmPod {
 	}
 }
 
-// TestKubeadmPods: kubeadm's own output, in the corpus, becomes what a kubelet and containerd would make of it.
+// TestKubeadmPods: kubeadm's own output, in the corpus, gives the same result as with a kubelet and containerd.
 func TestKubeadmPods(t *testing.T) {
 	want := kubeadmPods()
 	for _, b := range borrow(t, "A") {
@@ -223,7 +223,7 @@ func (want kubeadmPod) checkLinux(t *testing.T, s *specs.Spec) {
 		namespaces = append(namespaces, string(n.Type)+" "+n.Path)
 	}
 	slices.Sort(namespaces)
-	// The network and uts namespaces are the machine's (4.4).
+	// The network and uts namespaces are those of the machine (4.4).
 	same(t, "namespaces", namespaces, []string{"cgroup ", "ipc /ns/ipc", "mount ", "pid "})
 	if s.Hostname != "" || s.Linux.CgroupsPath != "/monopod/burstable/poduid/id" {
 		t.Errorf("hostname %q, cgroup %q", s.Hostname, s.Linux.CgroupsPath)
@@ -247,7 +247,7 @@ func (want kubeadmPod) checkLinux(t *testing.T, s *specs.Spec) {
 	})
 }
 
-// probesOf prints the probes of a container, with numbers for the names of ports.
+// probesOf prints the probes of a container, with numbers instead of port names.
 func probesOf(c *corev1.Container) []string {
 	var all []string
 	for _, p := range []struct {

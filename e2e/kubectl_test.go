@@ -59,7 +59,7 @@ func (k *kubectl) try(in string, args ...string) (out, errs string, code int) {
 	return o.String(), e.String(), c.ProcessState.ExitCode()
 }
 
-// prints runs a command that must work.
+// prints runs a command that must succeed.
 func (k *kubectl) prints(args ...string) string {
 	k.t.Helper()
 	out, errs, code := k.try("", args...)
@@ -86,7 +86,7 @@ func (k *kubectl) follows(args ...string) (lines *bufio.Scanner, end func()) {
 	}
 }
 
-// TestKubectlReachesThePods: what kubectl asks for goes through a real API server to our port.
+// TestKubectlReachesThePods: requests of kubectl reach our port through a real API server.
 func TestKubectlReachesThePods(t *testing.T) {
 	t.Parallel()
 	s := apitest.Start(t, apitest.Options{VerifyNodes: true})
@@ -195,7 +195,7 @@ func testKubectlLogs(t *testing.T, admin *kubectl) {
 	}
 }
 
-// testStrangers asks the port itself: by certificates, and by tokens of ServiceAccounts.
+// testStrangers sends requests to the port directly: with certificates, and with tokens of ServiceAccounts.
 func testStrangers(t *testing.T, s *apitest.Server, port int) {
 	const rbac = "/apis/rbac.authorization.k8s.io/v1/"
 	s.Must(http.MethodPost, rbac+"clusterroles", map[string]any{

@@ -16,7 +16,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// diary is a file on the host in which containers write down what they do; each line is one word.
+// diary is a file on the host in which containers record their actions; each line is one word.
 type diary struct {
 	in   *instance
 	path string
@@ -68,7 +68,7 @@ func (d *diary) clear() {
 	}
 }
 
-// open lets containers go on that wait for a gate.
+// open releases containers that wait for a gate.
 func (d *diary) open(gate string) {
 	d.in.t.Helper()
 	if err := os.WriteFile(filepath.Join(d.path, gate), nil, 0o644); err != nil {
@@ -76,7 +76,7 @@ func (d *diary) open(gate string) {
 	}
 }
 
-// writer is a container that runs a script with say WORD and wait-for GATE; more are lines of its own.
+// writer is a container that runs a script with the commands say WORD and wait-for GATE; more are additional lines of its manifest.
 func (d *diary) writer(name, script string, more ...string) string {
 	script = "say() { echo $1 >> /diary/words; }; gate() { until [ -e /diary/$1 ]; do sleep 0.02; done; }; " + script
 	lines := append([]string{
@@ -93,7 +93,7 @@ func server(name string) string {
 
 const sidecarLine = "    restartPolicy: Always"
 
-// spoken is a startup probe that waits for a word in the diary: what follows a sidecar does not wait for it by itself.
+// spoken is a startup probe that waits for a word in the diary: without it, containers after a sidecar do not wait until it has written.
 func spoken(word string) string {
 	return "    startupProbe: {exec: {command: [grep, -qx, " + word + ", /diary/words]}, periodSeconds: 1, timeoutSeconds: 20, failureThreshold: 1000}"
 }
@@ -131,7 +131,7 @@ func TestInitContainersAndSidecarsKeepTheirOrder(t *testing.T) {
 	d.open("one")
 	before := in.ready("order")
 	d.wait("one s1 two s2 a")
-	// One sidecar is edited: nothing else is restarted.
+	// One sidecar is edited: no other container is restarted.
 	in.put("order", strings.Replace(text, "say s2;", "say s2b;", 1))
 	after := in.pod("order", "has a new sidecar", func(p corev1.Pod) bool {
 		return isReady(p) && p.Status.InitContainerStatuses[3].ContainerID != before.Status.InitContainerStatuses[3].ContainerID
@@ -153,7 +153,7 @@ func TestSidecarsEndWithAPodThatCompletes(t *testing.T) {
 	in.start()
 	in.put("job", d.pod("job",
 		d.writer("s1", server("s1"), sidecarLine)+d.writer("s2", server("s2"), sidecarLine),
-		// A sidecar that has not come so far as to listen to signals does not say that it ends.
+		// A sidecar that does not handle signals yet would not record its end.
 		d.writer("a", "until grep -qx s1 /diary/words && grep -qx s2 /diary/words; do sleep 0.02; done; say a; exit 0"), "  restartPolicy: Never"))
 	p := in.pod("job", "has succeeded", func(p corev1.Pod) bool { return p.Status.Phase == corev1.PodSucceeded })
 	d.wait("s1+s2 a s2-ends s1-ends")
@@ -237,7 +237,7 @@ func TestAStubbornContainerLeavesItsSidecarsTwoSeconds(t *testing.T) {
 func TestHooksRunAfterTheStartAndBeforeTheSignal(t *testing.T) {
 	in := newInstance(t)
 	d := in.newDiary("hooks")
-	// The grace is longer than the test: only the hook's own end lets the container go.
+	// The grace period is longer than the test: only the end of the hook lets the container stop.
 	t.Cleanup(func() { d.open("post"); d.open("pre") })
 	in.start()
 	text := d.pod("hooks", "",
@@ -446,7 +446,7 @@ func TestWhatCannotBeStartedHasEnded(t *testing.T) {
 		}
 		return err
 	})
-	// What runs is not given up for something that cannot be started.
+	// Running containers are kept if their replacement cannot be started.
 	in.put("edited", pod("edited", "Always", "sleep, infinity"))
 	before := in.ready("edited")
 	in.put("edited", pod("edited", "Always", "/no/such"))

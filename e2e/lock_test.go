@@ -15,8 +15,8 @@ import (
 	"time"
 )
 
-// TestLockFile: another agent that wants the lock file gets it when the pods of monopod, their host ports and its bridge are gone;
-// monopod ends, and when it is started again it waits until the other one has ended.
+// TestLockFile: when another agent wants the lock file, it gets it once the pods of monopod, their host ports and its bridge are gone.
+// monopod then exits, and after a restart it waits until the other agent has exited.
 func TestLockFile(t *testing.T) {
 	in := newInstance(t)
 	lock := filepath.Join(in.dir, "agent.lock")
@@ -51,7 +51,7 @@ func TestLockFile(t *testing.T) {
 		t.Fatalf("neither %s nor %s is in\n%s", rule, subnet, now)
 	}
 
-	// It is a process of its own, as a kubelet would be. What it sees when it has the lock is in the file.
+	// The other agent is a separate process, like a kubelet. It writes to a file what it sees once it has the lock.
 	seen, held := filepath.Join(in.dir, "seen"), filepath.Join(in.dir, "held")
 	other := exec.Command("flock", lock, "sh", "-c", "{ "+look+"} >"+seen+" 2>&1; touch "+held+"; cat")
 	release, err := other.StdinPipe()

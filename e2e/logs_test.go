@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// logDir is where the log files of the only container of a pod are.
+// logDir is the directory with the log files of the only container of a pod.
 func (in *instance) logDir(pod string) string {
 	in.t.Helper()
 	found, err := filepath.Glob(filepath.Join(in.dir, "logs", "pods", "default_"+pod+"_*", "c"))
@@ -142,7 +142,7 @@ func (in *instance) allLogsStayBelow(limit int64) func(*testing.T) {
 	}
 }
 
-func TestAFullDiskOfLogsStopsNobody(t *testing.T) {
+func TestAFullDiskOfLogsBlocksNoContainer(t *testing.T) {
 	t.Parallel()
 	in := newInstance(t, `podLogsMaxSize: "-1"`)
 	disk := filepath.Join(in.dir, "logs")

@@ -18,7 +18,7 @@ func containerCgroup(in *instance, p corev1.Pod) string {
 	return in.cgroups.Container(podCgroup(in, p), strings.TrimPrefix(containerID(p, "c"), "containerd://"))
 }
 
-// meminfo is a line of /proc/meminfo times 1024: bytes, where the line is not a number of pages.
+// meminfo returns a line of /proc/meminfo times 1024: bytes, unless the line is a number of pages.
 func meminfo(t *testing.T, name string) int64 {
 	t.Helper()
 	b, err := os.ReadFile("/proc/meminfo")
@@ -33,7 +33,7 @@ func meminfo(t *testing.T, name string) int64 {
 	return n << 10
 }
 
-// TestResourcesOfSwap: a burstable container gets its share of the swap and can exceed its memory, a guaranteed one gets none.
+// TestResourcesOfSwap: a Burstable container gets its share of the swap and can exceed its memory, a Guaranteed one gets none.
 func TestResourcesOfSwap(t *testing.T) {
 	if !cgroupV2() || meminfo(t, "SwapTotal") == 0 {
 		t.Skip("needs cgroup v2 and a machine with swap; .ci/vm runs this")
@@ -67,7 +67,7 @@ func TestResourcesOfSwap(t *testing.T) {
 	}
 }
 
-// TestResourcesOfHugePages: a pod may use as many huge pages as it requests, all others none.
+// TestResourcesOfHugePages: a pod may use as many huge pages as it requests; pods without a request may use none.
 func TestResourcesOfHugePages(t *testing.T) {
 	there, err := os.ReadFile("/sys/fs/cgroup/cgroup.controllers") // on v2 only
 	if err != nil || !strings.Contains(string(there), "hugetlb") || meminfo(t, "HugePages_Total") == 0 {
@@ -87,7 +87,7 @@ func TestResourcesOfHugePages(t *testing.T) {
 	}
 }
 
-// TestResourcesOfWholeProcessors: a guaranteed container that asks for a whole processor has it for itself.
+// TestResourcesOfWholeProcessors: a Guaranteed container that requests a whole processor has it exclusively.
 func TestResourcesOfWholeProcessors(t *testing.T) {
 	if runtime.NumCPU() < 2 {
 		t.Skip("needs two processors")

@@ -26,7 +26,7 @@ var built struct {
 func binaries(t *testing.T) string {
 	t.Helper()
 	built.Do(func() {
-		// In the VM there is no compiler: what is tested was built outside.
+		// The VM has no compiler: the binaries were built outside.
 		if built.dir = os.Getenv("MONOPOD_E2E_BIN"); built.dir != "" {
 			return
 		}
@@ -100,7 +100,7 @@ func (b *syncBuffer) String() string {
 
 func (b *syncBuffer) contains(s string) bool { return strings.Contains(b.String(), s) }
 
-// tail is the end of the log, enough to see what happened last.
+// tail returns the end of the log.
 func (b *syncBuffer) tail() string {
 	s := b.String()
 	if len(s) > 6000 {

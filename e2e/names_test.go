@@ -13,7 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// logHas waits until a line of a pod's log is this one.
+// logHas waits until the log of a pod has this line.
 func (in *instance) logHas(pod, line string) {
 	in.t.Helper()
 	in.eventually("the log of "+pod+" has the line "+line, func() error {
@@ -25,7 +25,7 @@ func (in *instance) logHas(pod, line string) {
 	})
 }
 
-// named is a sleeper with more fields in its spec.
+// named is a sleeper with additional fields in its spec.
 func named(name, script, spec string) string {
 	return strings.Replace(sleeper(name, script), "spec:\n", "spec:\n  "+spec+"\n", 1)
 }
@@ -137,7 +137,7 @@ func TestPodsFindEachOtherByName(t *testing.T) {
 	in.asks("ClusterFirst", "default", "nslookup "+ips["db"]+" | grep -o 'primary.*'", "primary.dbs.default.svc.cluster.local")
 	in.asks("ClusterFirstWithHostNet\n  hostNetwork: true", "default", "wget -qO- http://web:8080", "web")
 
-	// A name follows its pod, and goes with it.
+	// A name follows its pod, and is removed with it.
 	in.put("web", named("web", web, "hostname: moved"))
 	in.pod("web", "has another address", func(p corev1.Pod) bool { return isReady(p) && p.Status.PodIP != ips["web"] })
 	in.asks("ClusterFirst", "default", "wget -qO- http://web:8080", "moved")

@@ -31,7 +31,7 @@ func (in *instance) bridge() string {
 	return filepath.Base(filepath.Dir(filepath.Dir(ports[0])))
 }
 
-// tables are the nftables tables that name the instance's subnet.
+// tables returns the nftables tables that contain the instance's subnet.
 func (in *instance) tables() (names []string) {
 	in.t.Helper()
 	out, err := exec.Command("nft", "list", "tables").Output()

@@ -57,7 +57,7 @@ func (in *instance) hasBlob(digest string) bool {
 	return err == nil
 }
 
-// TestARollbackRunsTheImageThatItsTagStoodFor moves a tag under a pod whose revisions all name it. There is no registry.
+// TestARollbackRunsTheImageThatItsTagStoodFor moves a tag that all revisions of a pod use. There is no registry.
 func TestARollbackRunsTheImageThatItsTagStoodFor(t *testing.T) {
 	in := newInstance(t)
 	d := in.newDiary("tag")
@@ -86,14 +86,14 @@ func TestARollbackRunsTheImageThatItsTagStoodFor(t *testing.T) {
 	runs(one)
 	d.wait("one-1")
 
-	// By itself, because the new image is bad.
+	// An automatic rollback, because the new image is bad.
 	bad := in.bring(tag, "bad")
 	write("2")
 	in.outcome("tag", 2, "Failed")
 	d.wait("one-1 bad-2 one-1")
 	runs(one)
 
-	// The pod starts again, after a power cut, and after the tag has moved once more.
+	// The pod starts again, after a power cut, and after the tag has been moved once more.
 	in.kill9()
 	in.powerCut()
 	d.clear()
@@ -108,7 +108,7 @@ func TestARollbackRunsTheImageThatItsTagStoodFor(t *testing.T) {
 	d.wait("one-1")
 	runs(one)
 
-	// By hand, also to the one that was never Ready, and forward again. The status shows which image it was.
+	// Manual rollbacks, also to the revision that was never Ready, and forward again. The status shows which image it was.
 	write("3")
 	if r := in.outcome("tag", 3, "Ready"); r.Images["c"] != two {
 		t.Errorf("revision 3 has the images %v, not %s", r.Images, two)
@@ -127,7 +127,7 @@ func TestARollbackRunsTheImageThatItsTagStoodFor(t *testing.T) {
 	d.wait("one-1 two-3 bad-2 one-1")
 	runs(one)
 
-	// With its revisions the images go; what a tag stands for stays.
+	// The images are removed with their revisions; the current image of the tag is kept.
 	in.drop("tag")
 	in.gone("tag")
 	in.eventually("its revisions are gone", func() error {

@@ -21,7 +21,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// sleeper is a pod of one container that runs a shell script and exits at once on TERM.
+// sleeper is a pod of one container that runs a shell script and exits immediately on SIGTERM.
 func sleeper(name, script string, more ...string) string {
 	return fmt.Sprintf(`apiVersion: v1
 kind: Pod
@@ -114,13 +114,13 @@ spec:
 	}
 }
 
-// beforeEvents is what describe says of now: what went wrong before stays among the events.
+// beforeEvents returns the part of describe about the current state; earlier problems are among the events.
 func beforeEvents(described string) string {
 	now, _, _ := strings.Cut(described, "\nEvents:\n")
 	return now
 }
 
-// untouched returns a check that the pods of now are the same ones, running, with the same processes.
+// untouched returns a check that the present pods are still the same ones, running, with the same processes.
 func (in *instance) untouched(names ...string) (check func(when string)) {
 	in.t.Helper()
 	seen := func(when string) (all map[string]corev1.Pod) {
@@ -219,7 +219,7 @@ func TestABadEditNeverStopsWhatRuns(t *testing.T) {
 	})
 }
 
-// TestADirectoryThatIsGoneStopsNoPod has the file system of the directory unmounted, and then the directory removed.
+// TestADirectoryThatIsGoneStopsNoPod unmounts the file system of the directory, and then removes the directory.
 func TestADirectoryThatIsGoneStopsNoPod(t *testing.T) {
 	in := newInstance(t, "fileCheckFrequency: 1s") // nothing tells of what is unmounted
 	mount := func() {
@@ -514,7 +514,7 @@ func TestAPodComesBackAfterAReboot(t *testing.T) {
 	}
 }
 
-// powerCut leaves of the instance what a power cut leaves: nothing in /run, no process, no mount.
+// powerCut reduces the instance to what a power cut leaves: nothing in /run, no process, no mount.
 func (in *instance) powerCut() {
 	in.t.Helper()
 	for _, pid := range in.processes() {
@@ -550,7 +550,7 @@ func (in *instance) powerCut() {
 	}
 }
 
-// processes are the shims of the instance and their children.
+// processes returns the shims of the instance and their children.
 func (in *instance) processes() []int {
 	parent := map[int]int{}
 	mine := map[int]bool{}

@@ -26,7 +26,7 @@ func (d *diary) onPort(name, namespace, container, word string, port int32) stri
 	return strings.Replace(text, "{name: "+name+"}", "{name: "+name+", namespace: "+namespace+"}", 1)
 }
 
-// answer waits until a port of 127.0.0.1 answers with a word, and nothing else; "" means that the port is closed.
+// answer waits until a port of 127.0.0.1 answers with exactly this word; "" means that the port is closed.
 func (in *instance) answer(port int32, want string) {
 	in.t.Helper()
 	c := http.Client{Timeout: 2 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
@@ -47,8 +47,8 @@ func (in *instance) answer(port int32, want string) {
 	})
 }
 
-// TestAPortOfTheMachineGoesFromOneContainerToTheNext: the one that takes it over has another name, or another namespace. It is
-// started when the other one has ended: had it been started before, it would have found the port taken.
+// TestAPortOfTheMachineGoesFromOneContainerToTheNext: a container with another name, or in another namespace, takes over a host port. It is
+// started only after the previous one has exited: otherwise it would find the port in use.
 func TestAPortOfTheMachineGoesFromOneContainerToTheNext(t *testing.T) {
 	in := newInstance(t)
 	in.start()
@@ -85,8 +85,7 @@ func TestAPortOfTheMachineGoesFromOneContainerToTheNext(t *testing.T) {
 	spaces.wait("here here-ends there")
 }
 
-// TestAPodWhosePortChanges changes the port of the machine that leads to a pod: to a free one, to one that another pod has, and to
-// one that some process has.
+// TestAPodWhosePortChanges changes the host port of a pod: to an unused one, to one of another pod, and to one of another process.
 func TestAPodWhosePortChanges(t *testing.T) {
 	in := newInstance(t)
 	in.start()

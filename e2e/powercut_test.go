@@ -18,7 +18,7 @@ import (
 	"monopod/e2e/testimages"
 )
 
-// cutMoments are when the power is cut, after an image begins to be imported and after it has been.
+// cutMoments are the times of power cuts, after the start and after the end of an image import.
 var cutMoments = []struct {
 	imported bool
 	after    time.Duration
@@ -35,8 +35,8 @@ var cutMoments = []struct {
 	{true, 15 * time.Second},
 }
 
-// TestPowerCutsLeaveNoBrokenImage cuts the power around an import, over and over on one disk: what there was before runs
-// after each cut, and so does the image of the last import. It is run again after each cut by .ci/vm -powercut.
+// TestPowerCutsLeaveNoBrokenImage cuts the power around an import, repeatedly on one disk: existing pods run after each cut, and so does
+// the image of the last import. .ci/vm -powercut runs it again after each cut.
 func TestPowerCutsLeaveNoBrokenImage(t *testing.T) {
 	cuts, err := strconv.Atoi(os.Getenv("MONOPOD_E2E_CUTS"))
 	if err != nil {

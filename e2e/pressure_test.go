@@ -57,7 +57,7 @@ func loopDisk(t *testing.T, dir string, mib int) {
 	})
 }
 
-// strained is an instance on a small disk of its own, with little room for pods.
+// strained is an instance on a small disk of its own, with little memory for pods.
 type strained struct {
 	*instance
 	root, host string
@@ -66,7 +66,7 @@ type strained struct {
 
 const mib = 1 << 20
 
-// newStrained starts one: pods together have 400 MiB, and pressure begins where 300 MiB of 800 MiB of disk are left.
+// newStrained starts one: all pods together have 400 MiB of memory, and disk pressure starts when 300 of 800 MiB are free.
 func newStrained(t *testing.T) *strained {
 	t.Helper()
 	dir, root := t.TempDir(), filepath.Join(t.TempDir(), "root")
@@ -96,15 +96,15 @@ func (in *strained) step(what string) {
 	in.t.Logf("%4.1f s: %s", time.Since(in.began).Seconds(), what)
 }
 
-// spareImage is in an archive, and no pod has it.
+// spareImage is in an archive, and no pod uses it.
 const spareImage = "monopod.test/spare:1"
 
-// quiet is a pod that is protected, does nothing, and has more of a spec, and of its container.
+// quiet is a protected, idle pod, with additional fields in its spec and container.
 func quiet(name, spec, container string) string {
 	return fmt.Sprintf("apiVersion: v1\nkind: Pod\nmetadata: {name: %s, annotations: {monopod.dev/protected: \"true\"}}\nspec:\n  %s\n  terminationGracePeriodSeconds: 1\n  containers:\n  - {name: c, image: %s, command: [sh, -c, \"trap exit TERM; while :; do sleep 1; done\"]%s}\n", name, spec, image, container)
 }
 
-// waits until a pod may not start for this reason.
+// waits waits until a pod may not start for this reason.
 func (in *strained) waits(name, reason string) corev1.Pod {
 	in.t.Helper()
 	return in.pod(name, "waits with "+reason, func(p corev1.Pod) bool { return p.Status.Phase == corev1.PodPending && p.Status.Reason == reason })
@@ -121,7 +121,7 @@ func TestPressure(t *testing.T) {
 	in.diskRunsFull()
 	in.memoryRunsOut()
 
-	// Of a processor there is only one for pods.
+	// Pods have only one processor.
 	cpu := func(milli int) string { return fmt.Sprintf(", resources: {requests: {cpu: %dm}}", milli) }
 	in.put("first", quiet("first", "priority: 1", cpu(700)))
 	in.ready("first")
@@ -162,7 +162,7 @@ func TestPressure(t *testing.T) {
 	}
 }
 
-// free is how much of the disk is.
+// free returns the free space of the disk.
 func (in *strained) free() int64 {
 	in.t.Helper()
 	var s unix.Statfs_t
@@ -172,7 +172,7 @@ func (in *strained) free() int64 {
 	return int64(s.Bavail) * s.Bsize
 }
 
-// fill leaves so many bytes of the disk.
+// fill fills the disk until so many bytes are left.
 func (in *strained) fill(left int64) {
 	in.t.Helper()
 	f, err := os.OpenFile(filepath.Join(in.root, "filler"), os.O_CREATE|os.O_WRONLY, 0o600)
@@ -194,7 +194,7 @@ func (in *strained) fill(left int64) {
 	in.step(fmt.Sprintf("%d MiB of the disk are left", in.free()/mib))
 }
 
-// images is `monopod images`.
+// images returns the output of `monopod images`.
 func (in *strained) images() string {
 	in.t.Helper()
 	out, err := in.run("images")
@@ -204,7 +204,7 @@ func (in *strained) images() string {
 	return out
 }
 
-// diskRunsFull: first the files of an ended container are removed, then an unused image, then a pod.
+// diskRunsFull: the files of a dead container are removed first, then an unused image, then a pod.
 func (in *strained) diskRunsFull() {
 	in.t.Helper()
 	registry := testimages.Registry(in.t)

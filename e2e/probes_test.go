@@ -12,11 +12,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// probedPorts are those of e2e/probed in a pod's own network.
+// probedPorts are the ports of e2e/probed in a pod network of its own.
 const probedPorts = "8080 8443 9000 9001"
 
-// probedPod is a pod of one container that runs e2e/probed and holds what the container's probe says; its state is a
-// file of the host.
+// probedPod is a pod of one container that runs e2e/probed with the given probes; a file on the host controls its health.
 func (in *instance) probedPod(name, probes, ports, more, env string) string {
 	in.t.Helper()
 	dir := filepath.Join(in.dir, "probed", name)
@@ -44,13 +43,13 @@ spec:
 `, name, more, image, port[3], env, probes, port[0], port[1], port[2], in.bin, dir)
 }
 
-// turn writes the state of a pod's server.
+// turn writes the health of a pod's server.
 func (in *instance) turn(name, state string) {
 	in.t.Helper()
 	in.write(filepath.Join(in.dir, "probed", name, "state"), state)
 }
 
-// handlers are the ways of asking.
+// handlers are the kinds of probe handlers.
 var handlers = map[string]string{
 	"exec": "exec: {command: [/bin-of-test/probed, $(FILE)]}",
 	"http": "httpGet: {path: /healthz, port: web, httpHeaders: [{name: X-Probe, value: \"1\"}]}",
@@ -61,7 +60,7 @@ var handlers = map[string]string{
 
 func restarts(p corev1.Pod) int32 { return p.Status.ContainerStatuses[0].RestartCount }
 
-// TestEachProbeByEachHandler: fifteen pods at once.
+// TestEachProbeByEachHandler runs fifteen pods concurrently.
 func TestEachProbeByEachHandler(t *testing.T) {
 	in := newInstance(t)
 	in.start()
@@ -147,7 +146,7 @@ func TestEachProbeByEachHandler(t *testing.T) {
 	})
 }
 
-// TestALivenessProbeHasAGracePeriodOfItsOwn: the pod's own would be over after the test has given up.
+// TestALivenessProbeHasAGracePeriodOfItsOwn: the pod's own grace period is longer than the timeout of the test.
 func TestALivenessProbeHasAGracePeriodOfItsOwn(t *testing.T) {
 	in := newInstance(t)
 	in.start()
@@ -164,14 +163,13 @@ func TestALivenessProbeHasAGracePeriodOfItsOwn(t *testing.T) {
 	if !in.log.contains("Unhealthy: Liveness probe failed: HTTP probe failed with statuscode: 503") {
 		t.Error("the log does not say why")
 	}
-	// So that the end of the test does not take as long either.
+	// This makes the cleanup of the test faster, too.
 	in.put("stubborn", text)
 	in.pod("stubborn", "has a short grace period", func(p corev1.Pod) bool { return *p.Spec.TerminationGracePeriodSeconds == 2 })
 }
 
-// TestHTTPSOnLoopbackWithACertificateOfNobody is what kubeadm's manifests ask for: hostNetwork, 127.0.0.1, a port by
-// its name.
-func TestHTTPSOnLoopbackWithACertificateOfNobody(t *testing.T) {
+// TestHTTPSOnLoopbackWithASelfSignedCertificate uses a probe like those of kubeadm's manifests: hostNetwork, 127.0.0.1, a port name.
+func TestHTTPSOnLoopbackWithASelfSignedCertificate(t *testing.T) {
 	in := newInstance(t)
 	in.start()
 	four := fmt.Sprint(ports.Take(t), ports.Take(t), ports.Take(t), ports.Take(t))
@@ -195,7 +193,7 @@ func TestHTTPSOnLoopbackWithACertificateOfNobody(t *testing.T) {
 	in.pod("apiserver", "is not ready", func(p corev1.Pod) bool { return !isReady(p) })
 }
 
-// TestReadinessGatesAreWaitedFor: nothing here can open them.
+// TestReadinessGatesAreWaitedFor: no component here sets their conditions.
 func TestReadinessGatesAreWaitedFor(t *testing.T) {
 	in := newInstance(t)
 	in.start()

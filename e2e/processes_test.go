@@ -30,8 +30,8 @@ func (in *instance) processWith(cmdline string) process {
 	return found
 }
 
-// TestASharedProcessNamespace: containers see each other, are restarted alone, and survive the agent; when process 1
-// ends, all come back.
+// TestASharedProcessNamespace: containers see each other, are restarted individually, and survive the agent; when process 1 exits, all are
+// restarted.
 func TestASharedProcessNamespace(t *testing.T) {
 	in := newInstance(t)
 	in.start()
@@ -70,7 +70,7 @@ spec:
 	})
 	sleeper, looker := ids(in.ready("share"))
 
-	// The end of one container leaves the other alone, and nothing of its own behind.
+	// The exit of one container does not affect the other, and none of its processes remain.
 	left := in.processWith("sleep 98761")
 	if err := syscall.Kill(in.processWith("sleep 98760").pid, syscall.SIGKILL); err != nil {
 		t.Fatal(err)

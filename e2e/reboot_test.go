@@ -57,7 +57,7 @@ func TestRebootWithoutTheServerRunsAllPods(t *testing.T) {
 		}
 		return
 	}
-	// The clock is in 1970 at first: what runs is the copy, although the server answers.
+	// The clock is in 1970 at first: pods come from the cache, although the server answers.
 	right := time.Now()
 	setClock(t, time.Unix(3600, 0))
 	ours, site := newAuthority(t), &site{t: t, address: "127.0.0.1:18443"}
@@ -87,8 +87,8 @@ func TestRebootWithoutTheServerRunsAllPods(t *testing.T) {
 	in.gone("greeter") // with its source
 }
 
-// TestRebootInto1970WithoutNetwork: the third boot of .ci/vm -reboot has a clock in 1970 and no network device. All pods run, no
-// CronJob and no completed Job does, and when the clock jumps to the right time nothing is started again. There is a budget, too.
+// TestRebootInto1970WithoutNetwork: the third boot of .ci/vm -reboot has a clock in 1970 and no network device. All pods run, but no
+// CronJob and no completed Job, and when the clock jumps to the right time nothing is started again. A budget is configured, too.
 func TestRebootInto1970WithoutNetwork(t *testing.T) {
 	if os.Getenv("MONOPOD_E2E_BOOT") == "2" {
 		return // that is for the others
@@ -101,7 +101,7 @@ func TestRebootInto1970WithoutNetwork(t *testing.T) {
 		in.put("bridge", sleeper("bridge", ":"))
 		in.put("host", strings.Replace(sleeper("host", ":"), "spec:\n", "spec:\n  hostNetwork: true\n", 1))
 		in.put("jobs", jobOf("work", "sleep 100000")+"---\n"+jobOf("done", "echo done"))
-		// The first time of 1970 is one of these.
+		// The first scheduled times in 1970 are among these.
 		in.put("yearly", fmt.Sprintf(`apiVersion: batch/v1
 kind: CronJob
 metadata: {name: yearly}

@@ -17,8 +17,8 @@ import (
 	"k8s.io/client-go/util/exec"
 )
 
-// kubectlOverTCP runs commands in pod busy with the client that kubectl has, by all its protocols, over TLS with the certificate
-// of an operator; and does with them what `kubectl cp` does.
+// kubectlOverTCP runs commands in pod busy with kubectl's client library, with all its protocols, over TLS with the certificate of an
+// operator, and copies files like `kubectl cp`.
 func (in *instance) kubectlOverTCP(t *testing.T, host string) {
 	config := &rest.Config{Host: "https://" + host + ":10250", TLSClientConfig: rest.TLSClientConfig{
 		CertFile: filepath.Join(in.dir, "operator.crt"), KeyFile: filepath.Join(in.dir, "operator.key"), Insecure: true,
@@ -62,7 +62,7 @@ func (in *instance) kubectlOverTCP(t *testing.T, host string) {
 			if code, ok := errors.AsType[exec.CodeExitError](err); !ok || code.Code != 3 || out != want || errs != "oops\n" {
 				t.Errorf("%q, %q, %v", out, errs, err)
 			}
-			// A client that may only read metrics may not.
+			// A client that may only read metrics is refused.
 			other := &rest.Config{Host: config.Host, BearerToken: "0123456789abcdef", TLSClientConfig: rest.TLSClientConfig{Insecure: true}}
 			if out, _, err := run(t, open, other, nil, "id"); err == nil || out != "" {
 				t.Errorf("a stranger: %q, %v", out, err)
@@ -76,7 +76,7 @@ func (in *instance) kubectlOverTCP(t *testing.T, host string) {
 	}
 }
 
-// copyAsKubectl copies with the tar of the image, as kubectl does.
+// copyAsKubectl copies with the tar program of the image, like kubectl.
 func copyAsKubectl(t *testing.T, name string, run func(stdin io.Reader, args ...string) (string, string, error)) {
 	t.Helper()
 	content := strings.Repeat("all of it ", 300_000)

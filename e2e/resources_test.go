@@ -96,7 +96,7 @@ func TestResourcesReachTheCgroup(t *testing.T) {
 	}
 }
 
-// choose returns what is right on this machine.
+// choose returns the value for the cgroup version of this machine.
 func choose(v2, v1 string) string {
 	if cgroupV2() {
 		return v2
@@ -104,7 +104,7 @@ func choose(v2, v1 string) string {
 	return v1
 }
 
-// TestResourcesAreChangedWhileThePodRuns edits cpu and memory alone, and looks from the outside and from within.
+// TestResourcesAreChangedWhileThePodRuns edits only cpu and memory, and checks from outside and inside of the container.
 func TestResourcesAreChangedWhileThePodRuns(t *testing.T) {
 	in := newInstance(t)
 	in.start()
@@ -178,7 +178,7 @@ func TestResourcesInUseAreNotTakenAway(t *testing.T) {
 	}
 }
 
-// TestResourcesOfMemoryQuality has what only cgroup v2 can do.
+// TestResourcesOfMemoryQuality tests features of cgroup v2.
 func TestResourcesOfMemoryQuality(t *testing.T) {
 	if !cgroupV2() {
 		t.Skip("memory.high, memory.low and memory.min exist on cgroup v2 only; .ci/vm runs this")
@@ -231,7 +231,7 @@ spec:
 	if term := p.Status.ContainerStatuses[0].State.Terminated; term == nil || term.Reason != "OOMKilled" || term.ExitCode != 137 {
 		t.Errorf("the end is %s", brief(p))
 	}
-	// With cgroup v2 all processes of the container are killed, and the kernel reports each of them.
+	// With cgroup v2, all processes of the container are killed, and the kernel reports each of them.
 	in.eventually("an event names the victim", func() error {
 		all, err := in.events("hungry")
 		if err != nil {

@@ -20,7 +20,7 @@ import (
 	"monopod/node/localapi"
 )
 
-// edition is a pod that says in the diary which edition of it runs. Its readiness probe asks for the file ready-EDITION.
+// edition is a pod that writes its edition to the diary. Its readiness probe checks for the file ready-EDITION.
 func (d *diary) edition(name, edition, notes, script string, more ...string) string {
 	text := d.pod(name, "", d.writer("c", script, append([]string{
 		fmt.Sprintf("    readinessProbe: {exec: {command: [test, -e, /diary/ready-%s]}, periodSeconds: 1}", edition),
@@ -30,7 +30,7 @@ func (d *diary) edition(name, edition, notes, script string, more ...string) str
 }
 
 const (
-	// quickTrial is for what is never Ready, slowTrial for what is to become Ready.
+	// quickTrial is for revisions that never become Ready, slowTrial for those that do.
 	quickTrial = `monopod.dev/auto-rollback: "true", monopod.dev/ready-deadline: 4s, monopod.dev/soak: 1s`
 	slowTrial  = `monopod.dev/auto-rollback: "true", monopod.dev/ready-deadline: 20s, monopod.dev/soak: 1s`
 )
@@ -48,7 +48,7 @@ func (in *instance) history(name string) *localapi.History {
 	return h
 }
 
-// outcome waits until a revision has come to an end, and returns it.
+// outcome waits until a revision has a result, and returns it.
 func (in *instance) outcome(name string, number int, want string) *localapi.Revision {
 	in.t.Helper()
 	var found *localapi.Revision
@@ -72,7 +72,7 @@ func (in *instance) back(name, want string) corev1.Pod {
 	})
 }
 
-// TestABadRevisionIsTakenBack has revisions that crash, are never Ready, cannot be pulled and are no manifests at all.
+// TestABadRevisionIsTakenBack has revisions that crash, are never Ready, cannot be pulled, or are not valid manifests.
 func TestABadRevisionIsTakenBack(t *testing.T) {
 	in := newInstance(t)
 	d := in.newDiary("bad")
@@ -108,7 +108,7 @@ func TestABadRevisionIsTakenBack(t *testing.T) {
 			t.Errorf("%s: revision %s", c.edition, p.Annotations[node.AnnotationRevision])
 		}
 	}
-	// What never stopped is not started again.
+	// A revision that never stopped is not started again.
 	before := in.ready("bad")
 	d.clear()
 	in.put("bad", strings.Replace(d.edition("bad", "unpullable", quickTrial, server("unpullable")), image, "monopod.test/no-such:1", 1))
@@ -134,7 +134,7 @@ func TestABadRevisionIsTakenBack(t *testing.T) {
 	}
 }
 
-// TestAFailedRevisionIsNotTriedAgainAfterRestartsAndReboots kills the agent in the middle of a trial and after it.
+// TestAFailedRevisionIsNotTriedAgainAfterRestartsAndReboots kills the agent during a trial and after it.
 func TestAFailedRevisionIsNotTriedAgainAfterRestartsAndReboots(t *testing.T) {
 	in := newInstance(t)
 	d := in.newDiary("again")
@@ -168,7 +168,7 @@ func TestAFailedRevisionIsNotTriedAgainAfterRestartsAndReboots(t *testing.T) {
 	}
 }
 
-// note writes a word itself, so that there is something to clear.
+// note writes a word from the test itself, so that the diary is not empty.
 func (d *diary) note(word string) {
 	d.in.t.Helper()
 	f, err := os.OpenFile(filepath.Join(d.path, "words"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o666)
@@ -181,7 +181,7 @@ func (d *diary) note(word string) {
 	}
 }
 
-// TestAnUpdateThatIsKilledAtAnyMomentEndsInOneRevision kills the agent again and again while it updates.
+// TestAnUpdateThatIsKilledAtAnyMomentEndsInOneRevision kills the agent repeatedly while it updates.
 func TestAnUpdateThatIsKilledAtAnyMomentEndsInOneRevision(t *testing.T) {
 	in := newInstance(t)
 	d := in.newDiary("killed")
@@ -209,7 +209,7 @@ func TestAnUpdateThatIsKilledAtAnyMomentEndsInOneRevision(t *testing.T) {
 	}
 }
 
-// group is three pods of one update group, in reverse order of their names. names are editions instead of e, which must fail.
+// group writes three pods of one update group, in reverse order of their names. names get an edition that must fail.
 func (d *diary) group(in *instance, e string, names ...string) {
 	for i, name := range []string{"c-first", "b-second", "a-third"} {
 		notes := fmt.Sprintf(`monopod.dev/update-group: plane, monopod.dev/update-order: "%d", `, i)
@@ -240,7 +240,7 @@ func TestAGroupIsUpdatedInOrderAndRevertedAsAWhole(t *testing.T) {
 	}
 	d.wait("c-first-one-ends c-first-two b-second-one-ends b-second-two a-third-one-ends a-third-two")
 
-	// The second one is never Ready: the third is not touched, the first goes back.
+	// The second one is never Ready: the third is not touched, the first is rolled back.
 	before := in.ready("a-third")
 	d.clear()
 	d.open("ready-three")
@@ -272,7 +272,7 @@ func TestAGroupIsUpdatedInOrderAndRevertedAsAWhole(t *testing.T) {
 		in.back(name, "two")
 	}
 
-	// The bad one is fixed: all are tried again, in order.
+	// The bad edition is fixed: all are tried again, in order.
 	d.clear()
 	d.group(in, "three")
 	for _, name := range all {
@@ -313,7 +313,7 @@ func TestAPersonGoesBackAndForth(t *testing.T) {
 	})
 }
 
-// TestADeploymentStopsAtAPodThatWasGoneBackWith has a template that is never Ready: one of its pods tries it.
+// TestADeploymentStopsAtAPodThatWasGoneBackWith has a template that never becomes Ready: only one pod tries it.
 func TestADeploymentStopsAtAPodThatWasGoneBackWith(t *testing.T) {
 	in := newInstance(t)
 	d := in.newDiary("web")
@@ -348,8 +348,8 @@ func TestADeploymentStopsAtAPodThatWasGoneBackWith(t *testing.T) {
 	}
 }
 
-// TestRebootInTheMiddleOfUpdatesEndsInWholeRevisions begins updates of several pods, one after the other, and has the power
-// cut while they are at different points. One of them is never Ready: its deadline passes before or after the cut.
+// TestRebootInTheMiddleOfUpdatesEndsInWholeRevisions starts updates of several pods, one after the other, and cuts the power at different
+// points of them. One of them never becomes Ready: its deadline passes before or after the cut.
 func TestRebootInTheMiddleOfUpdatesEndsInWholeRevisions(t *testing.T) {
 	in, again := rebooting(t)
 	d := in.newDiary("cut")

@@ -28,7 +28,7 @@ import (
 	"monopod/fixture"
 )
 
-// runs is a machine's worth of runs of `once` and `up`: directories, cgroups and subnets of their own.
+// runs is an environment for runs of `once` and `up`: directories, cgroups and subnets of its own.
 type runs struct {
 	*instance
 	root string
@@ -84,7 +84,7 @@ func (r *runs) command(args ...string) (c *exec.Cmd, out, errs *syncBuffer) {
 	return c, out, errs
 }
 
-// do runs monopod to its end.
+// do runs monopod until it exits.
 func (r *runs) do(args ...string) (code int, out, errs string) {
 	c, o, e := r.command(args...)
 	err := c.Run()
@@ -183,7 +183,7 @@ func (r *runs) subnets() string {
 	return ""
 }
 
-// inUpperHalf reports whether a line has an address of the pool, such as 10.213.130.2 for 10.213.
+// inUpperHalf reports whether a line contains an address of the pool, such as 10.213.130.2 for 10.213.
 func inUpperHalf(line, prefix string) bool {
 	for f := range strings.FieldsFuncSeq(line, func(c rune) bool { return c != '.' && (c < '0' || c > '9') }) {
 		var third int
@@ -255,7 +255,7 @@ func TestOnceRunsPodsAndLeavesNothing(t *testing.T) {
 	web, good, bad := r.manifest("web", serving("web")), r.manifest("good", running("good", "echo done")), r.manifest("bad", running("bad", "echo the disk is full; exit 3"))
 	slow := r.manifest("slow", strings.Replace(serving("slow"), "path: /,", "path: /missing,", 1))
 	crash := r.manifest("crash", strings.Replace(running("crash", "echo cannot begin; exit 4"), "restartPolicy: Never", "restartPolicy: Always", 1))
-	// A service manager that has started it wants to hear of it, not of its containers, for which runc would wait then.
+	// A service manager that started it expects notifications from it, but not from its containers: runc would wait for those.
 	r.env = append(r.env, "NOTIFY_SOCKET="+filepath.Join(r.dir, "notify"))
 	if code, out, errs := r.do("up", "-f", good, "--", "sh", "-c", "echo told at $NOTIFY_SOCKET"); code != 0 || !strings.Contains(out, "told at "+r.dir) {
 		t.Errorf("up as a service: exit code %d:\n%s%s", code, out, errs)
@@ -282,7 +282,7 @@ func TestOnceRunsPodsAndLeavesNothing(t *testing.T) {
 		}
 		r.nothing(c.name)
 	}
-	// What stays in containerd is the image, for the next run in the slot.
+	// Only the image remains in containerd, for the next run in the slot.
 	if n := recordsIn(t, r.root+"-runs/0"); n["containers"]+n["sandboxes"]+n["leases"] != 0 || n["snapshots"] != 1 {
 		t.Errorf("records left in containerd: %v", n)
 	}
@@ -318,7 +318,7 @@ func TestWhatOnceLeavesIsLookedAfter(t *testing.T) {
 	if got := ask("logs", "web"); got != "I am web\n" {
 		t.Errorf("its log is %q", got)
 	}
-	// Its agent brings back what ends, and takes over without a restart.
+	// Its agent restarts containers that exit, and takes over without a restart.
 	if !strings.Contains(before, `"restartCount": 0`) {
 		t.Errorf("before: %s", before)
 	}
@@ -334,7 +334,7 @@ func TestWhatOnceLeavesIsLookedAfter(t *testing.T) {
 	}
 }
 
-// servers are the web servers that are in the cgroups of the runs, without the children that they have for a request.
+// servers returns the web servers in the cgroups of the runs, without their children for requests.
 func (r *runs) servers() (pids []int) {
 	parents := map[int]int{}
 	dirs, _ := filepath.Glob("/proc/[0-9]*")
@@ -358,7 +358,7 @@ func (r *runs) servers() (pids []int) {
 	return pids
 }
 
-// killServer ends the only web server.
+// killServer kills the only web server.
 func (r *runs) killServer() {
 	r.t.Helper()
 	pids := r.servers()
@@ -370,7 +370,7 @@ func (r *runs) killServer() {
 	}
 }
 
-// fetch asks for a page and compares it.
+// fetch requests a page and compares it.
 func fetch(url, want string) error {
 	c := http.Client{Timeout: 2 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
 	res, err := c.Get(url)
@@ -385,7 +385,7 @@ func fetch(url, want string) error {
 	return err
 }
 
-// page of the pod web, from inside of a command of `up`.
+// getPages requests the page of the pod web, from inside of a command of `up`.
 const getPages = `for u in $POD_WEB_IP:$POD_WEB_PORT_HTTP 127.0.0.1:$POD_WEB_HOSTPORT_HTTP; do
 	if command -v curl >/dev/null; then curl -fsS http://$u/; else wget -qO- http://$u/; fi || exit 9
 done; `
@@ -397,7 +397,7 @@ func TestUpsAtTheSameTimeDoNotMeet(t *testing.T) {
 	var group sync.WaitGroup
 	for i := range n {
 		group.Go(func() {
-			// Each looks at its pods while all are there.
+			// Each run checks its pods while all runs are active.
 			script := fmt.Sprintf("touch here-%d; for i in $(seq 3000); do [ $(ls here-* | wc -l) = %d ] && break; sleep 0.02; done; %s monopod logs web; echo $POD_WEB_IP; exit %d", i, n, getPages, 40+i)
 			code, out, errs := r.do("up", "-f", file, "--wait", "--timeout", "2m", "--", "sh", "-c", script)
 			if lines := strings.Split(out, "\n"); code != 40+i || len(lines) != 5 || strings.Join(lines[:3], " ") != "web web I am web" || !inUpperHalf(lines[3], strings.TrimSuffix(r.subnets(), "128.0/17")) {
@@ -462,7 +462,7 @@ func TestSignalsGoToTheCommandOfUp(t *testing.T) {
 	}
 	r.nothing("after SIGINT")
 
-	// While the pods come up, it is a wish to stop.
+	// While the pods start, a signal stops the run.
 	slow := r.manifest("slow", strings.Replace(serving("slow"), "path: /,", "path: /missing,", 1))
 	c, _, errs = r.command("up", "-f", slow, "--", "true")
 	if err := c.Start(); err != nil {
@@ -495,7 +495,7 @@ func (r *runs) says(out *syncBuffer, want string) {
 	})
 }
 
-// at asks the agent of a run.
+// at runs a command against the agent of a run.
 func (r *runs) at(run int, args ...string) (string, error) {
 	c := exec.Command(filepath.Join(r.bin, "monopod-client"), append(args, "--socket", fmt.Sprintf("%s-runs/%d/monopod.sock", r.run, run))...)
 	out, err := c.CombinedOutput()
@@ -599,7 +599,7 @@ func TestFixturesGiveATestItsPods(t *testing.T) {
 	r.nothing("after the test")
 }
 
-// TestTheWorkflowOfTheExampleWorks runs the steps of examples/ci/workflow.yml that need no GitHub.
+// TestTheWorkflowOfTheExampleWorks runs the steps of examples/ci/workflow.yml that do not need GitHub.
 func TestTheWorkflowOfTheExampleWorks(t *testing.T) {
 	r := newRuns(t)
 	testimages.Archive(t, filepath.Join(r.dir, "images", "example.tar"), exampleImage)
@@ -619,7 +619,7 @@ func TestTheWorkflowOfTheExampleWorks(t *testing.T) {
 	if err := os.Mkdir(programs, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	// The machine of the tests may have no sudo, and it is root.
+	// The test machine may lack sudo; the tests run as root anyway.
 	if err := os.WriteFile(filepath.Join(programs, "sudo"), []byte("#!/bin/sh\ncase $1 in --*) shift;; esac\nexec \"$@\"\n"), 0o755); err != nil {
 		t.Fatal(err)
 	}

@@ -13,11 +13,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// TestRuntimeClass: a pod waits for its class and for the runtime of its handler, and neither ends what runs.
+// TestRuntimeClass: a pod waits for its class and for the runtime of its handler; running pods continue if these are removed.
 func TestRuntimeClass(t *testing.T) {
 	in := newInstance(t)
 	wrapper := filepath.Join(in.dir, "wrapper", "runc") // which it is not
-	// A name of its own in PATH would do, too.
+	// Another name in PATH would work, too.
 	in.write(in.config, in.read("config.yaml")+"runtimeHandlers: {mine: ./wrapper/runc}\n")
 	if err := os.Mkdir(filepath.Dir(wrapper), 0o755); err != nil {
 		t.Fatal(err)

@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// TestPodSecurityStandardOfANode: what does not meet it is refused, and what runs already runs on.
+// TestPodSecurityStandardOfANode: pods that violate it are refused, and running ones keep running.
 func TestPodSecurityStandardOfANode(t *testing.T) {
 	in := newInstance(t)
 	in.start()

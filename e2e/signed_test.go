@@ -73,7 +73,7 @@ func TestASignedSourceRunsNothingElse(t *testing.T) {
 		in.reports(f.report)
 	}
 
-	// A power cut and a damaged copy later the old set is still old; what it takes to run again is a newer one.
+	// After a power cut and with a damaged copy, the old set is still refused as outdated; only a newer one runs again.
 	if err := in.signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}

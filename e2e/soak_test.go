@@ -25,8 +25,7 @@ import (
 	"monopod/node/apiserver/apitest"
 )
 
-// soak is chaos with more pods and with what is around them: a containerd of its own, a registry, an API server, and a
-// disk that fills up.
+// soak is chaos with more pods and more components: an external containerd, a registry, an API server, and a disk that fills up.
 type soak struct {
 	*chaos
 	containerd *daemon
@@ -34,13 +33,13 @@ type soak struct {
 	api        *apitest.Server
 	proxy      *apitest.Proxy
 	disk       string
-	// ending are the pieces of trouble that go on, by what they are about.
+	// ending has the functions that stop lasting faults, by what they affect.
 	ending map[string]func()
 }
 
-// What an agent that has lived through trouble, or comes after it, may take more than one at the start: of its memory a quarter, of
-// what it holds on the heap when garbage has been collected, in KiB, of files, threads and goroutines. Threads are as many as ever waited
-// for the kernel at once, on a full disk more than else: Go keeps them.
+// Limits on what an agent may use more than after its first startup, after trouble or a restart: a quarter of its memory; heap after
+// garbage collection, in KiB; files, threads and goroutines. Go keeps as many threads as ever waited for the kernel at once, which are most
+// on a full disk.
 const (
 	moreHeap       = 1 << 10
 	moreFiles      = 10
@@ -93,10 +92,10 @@ func TestSoak(t *testing.T) {
 	s.nothingLeft()
 }
 
-// footprint is what the agent takes; memory is in KiB.
+// footprint is the resource usage of the agent; memory is in KiB.
 type footprint struct {
 	rss, heap, open, threads, goroutines int
-	// stacks are those of the goroutines.
+	// stacks are the stacks of the goroutines.
 	stacks string
 }
 
@@ -180,7 +179,7 @@ func (s *soak) fill() {
 	s.t.Logf("%d pods run after %v", len(s.pods), time.Since(began).Round(time.Millisecond))
 }
 
-// emptied removes all pods, and returns what the agent takes then.
+// emptied removes all pods, and returns the resource usage of the agent without them.
 func (s *soak) emptied(before map[string]int) footprint {
 	s.t.Helper()
 	s.story = []string{"removal of everything"}
@@ -193,7 +192,7 @@ func (s *soak) emptied(before map[string]int) footprint {
 	return s.in.footprint()
 }
 
-// reported waits until the API server shows what there is, and that the machine is well.
+// reported waits until the API server shows the existing pods and a healthy machine.
 func (s *soak) reported() {
 	s.t.Helper()
 	s.in.eventually("the API server shows what there is", func() error {
@@ -231,7 +230,7 @@ func (s *soak) reported() {
 	})
 }
 
-// footprint waits until the agent takes the same for some seconds, and returns that.
+// footprint waits until the resource usage of the agent is stable for some seconds, and returns it.
 func (in *instance) footprint() footprint {
 	var last footprint
 	same := 0
@@ -258,7 +257,7 @@ func (in *instance) footprint() footprint {
 	return last
 }
 
-// look returns what the agent takes now, but for the heap.
+// look returns the current resource usage of the agent, except for the heap.
 func (in *instance) look() (footprint, error) {
 	now := footprint{open: in.open(), threads: count(fmt.Sprintf("/proc/%d/task/*", in.cmd.Process.Pid))}
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", in.cmd.Process.Pid))
@@ -274,7 +273,7 @@ func (in *instance) look() (footprint, error) {
 	return now, err
 }
 
-// nothingLeft ends the agent and looks into containerd.
+// nothingLeft stops the agent and checks containerd.
 func (s *soak) nothingLeft() {
 	if err := s.in.signal(syscall.SIGTERM); err != nil {
 		s.t.Error(err)
@@ -349,7 +348,7 @@ func (s *soak) deadRegistry() string {
 	})
 }
 
-// badAPIServer has the API server answer badly, in one way or another.
+// badAPIServer makes the API server misbehave in a random way.
 func (s *soak) badAPIServer() string {
 	bad := []apitest.Mode{{Silent: true}, {Refuse: true}, {CutAfter: 500}, {Delay: 300 * time.Millisecond}}[s.rnd.IntN(4)]
 	return s.once("bad API server", func() func() {
@@ -358,7 +357,7 @@ func (s *soak) badAPIServer() string {
 	})
 }
 
-// deadAPIServer kills the API server, which comes back with what etcd has.
+// deadAPIServer kills the API server, which later restarts with the data in etcd.
 func (s *soak) deadAPIServer() string {
 	return s.once("dead API server", func() func() {
 		s.api.Stop()
@@ -366,7 +365,7 @@ func (s *soak) deadAPIServer() string {
 	})
 }
 
-// flaky is a registry that can be dead: it takes connections, and closes them.
+// flaky is a registry that can be down: it then accepts connections, and closes them.
 type flaky struct {
 	image string
 	dead  atomic.Bool

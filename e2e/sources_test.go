@@ -27,17 +27,17 @@ import (
 	"monopod/internal/model"
 )
 
-// site is an HTTPS server of manifests that can be gone, and come back at its address.
+// site is an HTTPS server of manifests that can be stopped and started again at the same address.
 type site struct {
 	t       *testing.T
 	server  *httptest.Server
 	address string
 	handler atomic.Pointer[http.HandlerFunc]
-	// shown is the certificate that it has instead of that of httptest.
+	// shown is the certificate used instead of that of httptest.
 	shown atomic.Pointer[tls.Certificate]
 }
 
-// newSite starts a site. It must be made before the instance that asks it, whose cleanup needs it.
+// newSite starts a site. It must be created before the instance that uses it, whose cleanup needs it.
 func newSite(t *testing.T) *site {
 	t.Helper()
 	s := &site{t: t, address: "127.0.0.1:0"}
@@ -73,7 +73,7 @@ func (s *site) says(text string) {
 	s.answers(func(rw http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(rw, text) })
 }
 
-// authority writes the certificate that vouches for the site into a file.
+// authority writes the CA certificate of the site into a file.
 func (s *site) authority(path string) {
 	s.t.Helper()
 	data := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.server.Certificate().Raw})
@@ -82,7 +82,7 @@ func (s *site) authority(path string) {
 	}
 }
 
-// asking is an instance whose manifests come from the site only.
+// asking returns an instance whose manifests come only from the site.
 func (s *site) asking() *instance {
 	s.t.Helper()
 	ca := filepath.Join(s.t.TempDir(), "ca.pem")
@@ -92,7 +92,7 @@ func (s *site) asking() *instance {
 	return in
 }
 
-// reports waits until `get sources` says something, and returns all it says.
+// reports waits until the output of `get sources` contains want, and returns it.
 func (in *instance) reports(want string) string {
 	in.t.Helper()
 	var out string
@@ -172,7 +172,7 @@ func TestABootWithoutTheServerRunsAllItsPods(t *testing.T) {
 		t.Errorf("get sources:\n%s", said)
 	}
 
-	// The copy is not what was written: it is not used, and what runs is not touched.
+	// The cached copy was modified: it is not used, and running pods are not touched.
 	in.kill9()
 	site.server.Close()
 	path := filepath.Join(in.dir, "root", "sources", "fleet", "answer")
@@ -196,7 +196,7 @@ func TestABootWithoutTheServerRunsAllItsPods(t *testing.T) {
 	in.reports("Accepted")
 }
 
-// input is the report on a source.
+// input returns the report on a source.
 func (in *instance) input(source string) (model.Input, error) {
 	out, err := in.run("get", "sources", "-o", "json")
 	if err != nil {
@@ -225,17 +225,17 @@ func (in *instance) tells(source string, state model.InputState, why string) {
 	})
 }
 
-// fault is what a server can do wrong that was good once.
+// fault is a failure of a server that worked before.
 type fault struct {
 	name   string
 	state  model.InputState
 	report string
 	answer http.HandlerFunc
-	// do is done instead.
+	// do is executed instead.
 	do func(s *site)
 }
 
-// cut is an answer of raw bytes, after which the connection ends.
+// cut returns an answer of raw bytes, after which the connection is closed.
 func cut(text string) http.HandlerFunc {
 	return func(rw http.ResponseWriter, _ *http.Request) {
 		conn, _, err := rw.(http.Hijacker).Hijack()
@@ -251,7 +251,7 @@ func saying(body string) http.HandlerFunc {
 	return func(rw http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(rw, body) }
 }
 
-// slowly answers with one byte after the other, and never to the end.
+// slowly answers byte by byte, without ever completing the answer.
 func slowly(body string) http.HandlerFunc {
 	return func(rw http.ResponseWriter, r *http.Request) {
 		conn, _, err := rw.(http.Hijacker).Hijack()
@@ -265,7 +265,7 @@ func slowly(body string) http.HandlerFunc {
 	}
 }
 
-// faultsOfServers are those that the source of bad asks for; elsewhere is another server.
+// faultsOfServers are the faults of the server of source bad; elsewhere is another server.
 func faultsOfServers(ours, theirs *authority, elsewhere string) []fault {
 	now := time.Now()
 	shows := func(a *authority, from, until time.Duration) func(s *site) {
@@ -298,7 +298,7 @@ func faultsOfServers(ours, theirs *authority, elsewhere string) []fault {
 	}
 }
 
-// TestNoFaultOfAServerTouchesAPod has a source for each fault, and a pod of each.
+// TestNoFaultOfAServerTouchesAPod has a source for each fault, with one pod each.
 func TestNoFaultOfAServerTouchesAPod(t *testing.T) {
 	ours, theirs := newAuthority(t), newAuthority(t)
 	other := newSite(t)

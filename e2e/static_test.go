@@ -20,10 +20,9 @@ import (
 	"monopod/node"
 )
 
-// The tests of this file are cases that the end-to-end suites of kubelets have of pods that come from files;
-// docs/field-notes.md says which is which.
+// The tests of this file are cases for static pods from the end-to-end suites of kubelets; docs/field-notes.md has the mapping.
 
-// asAnInstance are the containers of a pod, which are others after a restart of one.
+// asAnInstance returns the container IDs of a pod, which change when one is restarted.
 func asAnInstance(p corev1.Pod) (ids []string) {
 	for _, st := range append(slices.Clone(p.Status.InitContainerStatuses), p.Status.ContainerStatuses...) {
 		ids = append(ids, st.Name+"="+st.ContainerID)
@@ -134,7 +133,7 @@ func TestAFileThatComesBackRunsItsPodAgainAndOnce(t *testing.T) {
 	check() // they stay
 }
 
-// imageOf writes an archive of an image whose EDITION is the tag, and returns its name.
+// imageOf writes an archive of an image whose variable EDITION is the tag, and returns its name.
 func (in *instance) imageOf(tag string) string {
 	in.t.Helper()
 	name := "monopod.test/edition:" + tag
@@ -275,7 +274,7 @@ func TestARestartOfTheAgentChangesNoStatus(t *testing.T) {
 		end()
 		in.start()
 		for name, was := range before {
-			// What it was like is what is seen first of it.
+			// The first observation must already have this state.
 			p := in.pod(name, "is seen again", func(p corev1.Pod) bool { return p.UID != "" && p.Status.Phase != corev1.PodPending })
 			if brief(p) != brief(was) {
 				t.Errorf("%s:\nwas %s\nis  %s", name, brief(was), brief(p))
@@ -327,9 +326,9 @@ func TestRemovalsAndEditsHonorTheGracePeriod(t *testing.T) {
 	}
 }
 
-// TestTerminationsGoOnWhenContainerdIsBack kills containerd while pods are terminating: one exits while containerd is down, the grace
+// TestTerminationsResumeWhenContainerdIsBack kills containerd while pods are terminating: one exits while containerd is down, the grace
 // period of another one expires meanwhile, and a third one continues to terminate afterwards.
-func TestTerminationsGoOnWhenContainerdIsBack(t *testing.T) {
+func TestTerminationsResumeWhenContainerdIsBack(t *testing.T) {
 	c := startContainerd(t)
 	in := newInstance(t, "containerRuntimeEndpoint: unix://"+c.socket)
 	t.Cleanup(c.revive)

@@ -11,7 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// TestAnEvictedPodComesBack: as another pod, whose volume is empty. The agent is killed while the pod waits.
+// TestAnEvictedPodComesBack as a new pod, whose volume is empty. The agent is killed while the pod waits.
 func TestAnEvictedPodComesBack(t *testing.T) {
 	in := newInstance(t)
 	in.start()
@@ -38,7 +38,7 @@ spec:
     volumeMounts: [{name: host, mountPath: /host}]
   volumes: [{name: v, emptyDir: {sizeLimit: 1Mi}}, {name: host, hostPath: {path: %[2]s}}]
 `, image, host, "trap 'test ! -e /host/stop || exit' TERM; while :; do sleep 1; done")
-	// The grace is longer than the test: only an eviction ends the containers before they may stop.
+	// The grace period is longer than the test: only an eviction ends the containers earlier.
 	t.Cleanup(func() { in.write(filepath.Join(host, "stop"), "") })
 	in.put("eats", text)
 	first := in.ready("eats")

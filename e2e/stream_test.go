@@ -20,7 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// streamPod is one to look into: it answers on a port, and reads what is typed.
+// streamPod is a pod for exec, attach and port-forward: it answers on a port, and reads its standard input.
 const streamPod = `
 apiVersion: v1
 kind: Pod
@@ -85,14 +85,14 @@ func newInstanceForUsers(t *testing.T, extra ...string) *instance {
 	return in
 }
 
-// command is monopod with arguments, not yet run.
+// command returns a monopod command that has not been started.
 func (in *instance) command(args ...string) *exec.Cmd {
 	cmd := exec.Command(filepath.Join(in.bin, "monopod-client"), args...)
 	cmd.Env = append(os.Environ(), "MONOPOD_SOCKET="+filepath.Join(in.state, "monopod.sock"))
 	return cmd
 }
 
-// typist is a program in a terminal.
+// typist controls a program in a terminal.
 type typist struct {
 	t   *testing.T
 	pty console.Console
@@ -100,7 +100,7 @@ type typist struct {
 	out *syncBuffer
 }
 
-// inTerminal starts monopod in a terminal of its own.
+// inTerminal starts monopod in a new terminal.
 func (in *instance) inTerminal(t *testing.T, args ...string) *typist {
 	t.Helper()
 	pty, name, err := console.NewPty()
@@ -143,7 +143,7 @@ func (p *typist) sees(in *instance, text string) {
 	})
 }
 
-// ends waits for the program, and checks that the terminal is as it was.
+// ends waits for the program to exit, and checks that the terminal settings were restored.
 func (p *typist) ends(code int) {
 	p.t.Helper()
 	_ = p.cmd.Wait()
@@ -192,7 +192,7 @@ func testTerminalOfExec(t *testing.T, in *instance) {
 	}
 }
 
-// want reports whether that many processes have a command line.
+// want reports whether n processes have a command line.
 func want(_ *instance, n int, args ...string) error {
 	found := 0
 	files, _ := filepath.Glob("/proc/[0-9]*/cmdline")
@@ -305,7 +305,7 @@ func testManyCommands(t *testing.T, in *instance) {
 	})
 }
 
-// testKillDuringExec: the next agent cleans up, and the containers notice nothing.
+// testKillDuringExec: the next agent cleans up, and the containers are not affected.
 func testKillDuringExec(t *testing.T, in *instance) {
 	before := in.ready("web")
 	cmd := in.command("exec", "web", "-c", "app", "--", "sh", "-c", "echo; exec sleep 7657")
@@ -342,7 +342,7 @@ func testKillDuringExec(t *testing.T, in *instance) {
 	}
 }
 
-// bare is a pod whose second container has nothing but a program: no shell, no tar.
+// bare is a pod whose second container contains only one program: no shell, no tar.
 func bare(name, more string) string {
 	return fmt.Sprintf(`
 apiVersion: v1
@@ -365,7 +365,7 @@ spec:
 `, name, more, image)
 }
 
-// testCopy copies into pods and out of them: with the machine's users and with some of their own.
+// testCopy copies into pods and out of them, with the users of the machine and in user namespaces.
 func testCopy(t *testing.T, in *instance) {
 	in.put("bare", bare("bare", "  securityContext: {fsGroup: 3000}"))
 	in.put("own", bare("own", "  hostUsers: false\n  securityContext: {runAsGroup: 2000, fsGroup: 3000}"))
@@ -431,7 +431,7 @@ func testCopy(t *testing.T, in *instance) {
 	}
 }
 
-// copied returns a file of a container.
+// copied returns a file copied from a container.
 func (in *instance) copied(t *testing.T, from string) string {
 	t.Helper()
 	to := filepath.Join(t.TempDir(), "file")
@@ -445,7 +445,7 @@ func (in *instance) copied(t *testing.T, from string) string {
 	return string(b)
 }
 
-// testConfinedCommand: a command has what confines the container's own process, and its environment.
+// testConfinedCommand: a command has the confinement and the environment of the container's own process.
 func testConfinedCommand(t *testing.T, in *instance) {
 	profiles := filepath.Join(in.dir, "root", "seccomp")
 	if err := os.MkdirAll(profiles, 0o755); err != nil {
@@ -489,7 +489,7 @@ spec:
 			t.Errorf("no %s in %s", want, own)
 		}
 	}
-	// The secret is with the process alone: neither in the spec of containerd nor in the arguments of runc.
+	// Only the process has the secret: it is neither in the spec in containerd nor in the arguments of runc.
 	p := in.inTerminal(t, "exec", "-it", "confined", "--", "sh", "-c", "echo $PASSWORD; sleep 7658")
 	p.sees(in, "very-secret-5317")
 	found, err := exec.Command("grep", "-rl", "--devices=skip", "--exclude-dir=ns", "very-secret-5317", in.state, filepath.Join(in.dir, "root")).CombinedOutput()
@@ -505,7 +505,7 @@ spec:
 	_ = p.cmd.Wait()
 }
 
-// testTop compares what is shown with what the kernel says.
+// testTop compares the output with the values of the kernel.
 func testTop(t *testing.T, in *instance) {
 	out, err := in.run("top", "containers", "web", "--sort-by", "memory")
 	lines := strings.Split(strings.TrimSpace(out), "\n")

@@ -65,9 +65,9 @@ func TestCreatesWhileContainerdIsKilledAgainAndAgainConverge(t *testing.T) {
 	in.sameCensus(before)
 }
 
-// TestWhatAKilledContainerdWasMakingIsLeftByNobody kills containerd when the shim of a container runs but containerd has no address of it
-// yet, and in the middle of what runc does.
-func TestWhatAKilledContainerdWasMakingIsLeftByNobody(t *testing.T) {
+// TestAKilledContainerdLeavesNothingBehind kills containerd while the shim of a container runs but containerd has no address of it yet, and
+// while runc is working.
+func TestAKilledContainerdLeavesNothingBehind(t *testing.T) {
 	for _, c := range []struct{ name, program, setting, word, half string }{
 		{"a shim", "containerd-shim-monopod-v2", "shimPath", "start", `$real "$@"`},
 		{"a part of a container", "runc", "ociRuntime", "create", `for id; do :; done; $real "$@" & until [ -e $state/runc/monopod/$id ]; do :; done; kill -9 $!`},
@@ -79,7 +79,7 @@ func TestWhatAKilledContainerdWasMakingIsLeftByNobody(t *testing.T) {
 			in := newInstance(t, "containerRuntimeEndpoint: unix://"+d.socket, c.setting+": "+wrapper)
 			in.shims = d.state()
 			t.Cleanup(d.revive)
-			// It does what it is asked to; the first time perhaps not all of it, and without ever saying so.
+			// The wrapper does its work; the first time it may do only a part of it and never answers.
 			in.write(wrapper, fmt.Sprintf(`#!/bin/sh
 real=%s made=%s state=%s
 case " $* " in *" %s "*) [ -e $made ] || { %s; echo $$ >$made; exec sleep 1000; } ;; esac
@@ -110,8 +110,8 @@ exec $real "$@"
 	}
 }
 
-// TestAStartGoesOnWhenTheAgentIsKilled: runc has started the process, but has not said so, when the agent is killed. The process is
-// neither lost nor started once more.
+// TestAStartGoesOnWhenTheAgentIsKilled: the agent is killed after runc has started the process, but before runc has reported it. The
+// process is neither lost nor started a second time.
 func TestAStartGoesOnWhenTheAgentIsKilled(t *testing.T) {
 	dir := t.TempDir()
 	wrapper, started := filepath.Join(dir, "runc"), filepath.Join(dir, "started")

@@ -21,7 +21,7 @@ import (
 	"monopod/node/budget"
 )
 
-// onSystemd is the monopod of a machine of ours alone, installed as people do: as a service of systemd, with the usual
+// onSystemd returns the monopod of a machine dedicated to tests, installed as users do: as a service of systemd, with the default
 // directories.
 func onSystemd(t *testing.T) *instance {
 	t.Helper()
@@ -34,7 +34,7 @@ func onSystemd(t *testing.T) *instance {
 	}
 }
 
-// install makes it a service with these lines of configuration.
+// install installs the service with these lines of configuration.
 func (in *instance) install(config ...string) {
 	in.t.Helper()
 	images := "/var/lib/images"
@@ -55,7 +55,7 @@ func (in *instance) install(config ...string) {
 	})
 }
 
-// must runs a program and returns what it prints.
+// must runs a program and returns its output.
 func (in *instance) must(name string, args ...string) string {
 	in.t.Helper()
 	ctx, cancel := context.WithTimeout(in.t.Context(), patience)
@@ -68,7 +68,7 @@ func (in *instance) must(name string, args ...string) string {
 	return strings.TrimSpace(string(out))
 }
 
-// nothingLeft uninstalls it and looks for what stays.
+// nothingLeft uninstalls it and checks for leftovers.
 func (in *instance) nothingLeft() {
 	in.t.Helper()
 	in.must("/usr/local/bin/monopod", "uninstall", "--yes", "--config", in.config)
@@ -120,7 +120,7 @@ func TestSystemdService(t *testing.T) {
 		}
 		return nil
 	})
-	// From here on it has a budget, below the cgroup of the unit, which the shims leave: else systemd could not start it again.
+	// From here on it has a budget, in a cgroup below that of the unit, which the shims leave: otherwise systemd could not start it again.
 	const unit = "/system.slice/monopod.service"
 	in.write(in.config, "agentMemoryBudget: 96Mi\nagentCPUBudget: 1500m\n"+in.read("../../../etc/monopod/config.yaml"))
 	budgeted := func() {
@@ -182,7 +182,7 @@ func TestSystemdService(t *testing.T) {
 	in.nothingLeft()
 }
 
-// TestSystemdShutdown: a reboot waits for pods, those of the lowest priority first, and they run again afterwards.
+// TestSystemdShutdown: a reboot waits for pods, lowest priority first, and they run again afterwards.
 func TestSystemdShutdown(t *testing.T) {
 	in := onSystemd(t)
 	file := func(path string) string {

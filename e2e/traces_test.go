@@ -22,7 +22,7 @@ import (
 	"monopod/e2e/testimages"
 )
 
-// spans is a collector of OpenTelemetry that keeps what it gets.
+// spans is an OpenTelemetry collector that stores what it receives.
 type spans struct {
 	collector.UnimplementedTraceServiceServer
 	mu  sync.Mutex
@@ -40,7 +40,7 @@ func (s *spans) Export(_ context.Context, r *collector.ExportTraceServiceRequest
 	return &collector.ExportTraceServiceResponse{}, nil
 }
 
-// of returns the spans of the trace whose root is the start of a pod, by name and container; nil: it has not come.
+// of returns the spans of the trace whose root is the start of a pod, by name and container; nil if it has not arrived yet.
 func (s *spans) of(pod string) map[string]*trace.Span {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -85,7 +85,7 @@ func (s *spans) serve(t *testing.T, address string) (string, func()) {
 	})
 }
 
-// traced is a pod that needs all that a start has: an image from elsewhere, a volume, an init container, and time to become ready.
+// traced is a pod that uses all parts of a start: an image from a registry, a volume, an init container, and time to become ready.
 func traced(image string) string {
 	return fmt.Sprintf(`
 apiVersion: v1
@@ -167,7 +167,7 @@ func TestTheStartOfAPodIsTraced(t *testing.T) {
 			t.Errorf("%s does not have %s:\n%s", path, want, got)
 		}
 	}
-	// Without a collector pods start as they do with one; it hears of them when it is back.
+	// Without a collector pods start normally; it receives their traces when it is back.
 	stop()
 	in.put("while", sleeper("while", "echo start"))
 	in.ready("while")

@@ -24,7 +24,7 @@ func (in *instance) shimOf(p corev1.Pod) int {
 	return 0
 }
 
-func TestAShimThatDoesNotAnswerHoldsUpNobody(t *testing.T) {
+func TestAnUnresponsiveShimBlocksNoOtherPod(t *testing.T) {
 	in := newInstance(t)
 	in.start()
 	in.put("stuck", sleeper("stuck", "echo start"))

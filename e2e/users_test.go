@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-// usersPod runs script, after which it says "done" and sleeps.
+// usersPod runs script, then prints "done" and sleeps.
 func usersPod(name, host, extra, script string) string {
 	return fmt.Sprintf(`
 apiVersion: v1
@@ -34,12 +34,12 @@ spec:
 `, name, extra, image, script, host)
 }
 
-// TestUserNamespaces: the ids of pods are not those of the machine, nor of each other, and files look as if they were. The
-// system's runc may be too old: then monopod takes the one that lies beside it.
+// TestUserNamespaces: the ids of pods differ from those of the machine and of other pods, while files appear with their usual owners. If
+// the system's runc is too old, monopod uses the bundled one.
 func TestUserNamespaces(t *testing.T) {
 	t.Setenv("TMPDIR", "/var/tmp") // in the VM /tmp is a tmpfs, of which its kernel cannot map ids
 	in := newInstance(t)
-	// Ids of pods must be able to look for their root file systems there.
+	// The users of pods need access to their root file systems there.
 	if err := os.Chmod(filepath.Dir(in.state), 0o711); err != nil {
 		t.Fatal(err)
 	}
@@ -92,7 +92,7 @@ func TestUserNamespaces(t *testing.T) {
 	})
 }
 
-// firstID returns the machine's id for root in a pod.
+// firstID returns the uid of the machine that root of a pod maps to.
 func (in *instance) firstID(name string) int {
 	in.t.Helper()
 	p := in.ready(name)

@@ -25,7 +25,7 @@ import (
 	"monopod/node/why"
 )
 
-// why is `monopod why NAME -o json`, or without a name, of everything.
+// why returns `monopod why NAME -o json`; without a name, it covers everything.
 func (in *instance) why(args ...string) (why.Answer, error) {
 	var a why.Answer
 	out, err := in.run(append([]string{"why", "-o", "json"}, args...)...)
@@ -38,7 +38,7 @@ func (in *instance) why(args ...string) (why.Answer, error) {
 	return a, nil
 }
 
-// fine returns an error when why has anything to say.
+// fine returns an error if why reports a problem.
 func (in *instance) fine() error {
 	a, err := in.why()
 	if err == nil && !a.Fine {
@@ -47,7 +47,7 @@ func (in *instance) fine() error {
 	return err
 }
 
-// explains waits until why says of a pod that it is as it is for a reason, with all of the words, and returns what it prints.
+// explains waits until why reports this reason for a pod, with all of the words, and returns its output.
 func (in *instance) explains(pod string, reason cause.Kind, words ...string) string {
 	in.t.Helper()
 	var text string
@@ -72,7 +72,7 @@ func (in *instance) explains(pod string, reason cause.Kind, words ...string) str
 	return text
 }
 
-// answering is a registry that answers everything with a status.
+// answering is a registry that answers all requests with a status.
 func answering(t *testing.T, code int, body string) string {
 	t.Helper()
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -87,7 +87,7 @@ func answering(t *testing.T, code int, body string) string {
 	return srv.Listener.Addr().String()
 }
 
-// podOf is a manifest with one container of the given fields, in flow style, and more fields of the spec.
+// podOf is a manifest with one container of the given fields, in flow style, and additional fields of the spec.
 func podOf(name, container, spec string) string {
 	return fmt.Sprintf("---\n{apiVersion: v1, kind: Pod, metadata: {name: %s}, spec: {terminationGracePeriodSeconds: 1, %s containers: [{name: c, %s}]}}\n", name, spec, container)
 }
@@ -147,10 +147,10 @@ func TestWhyNamesTheCauseOfRealTrouble(t *testing.T) {
 	}
 }
 
-// imageLine is one of a manifest.
+// imageLine matches an image in a manifest.
 var imageLine = regexp.MustCompile(`(?m)^( *)image: .*$`)
 
-// standingIn is a manifest of the corpus as it was written, but for its images, which are not here, and for what they would run.
+// standingIn returns a manifest of the corpus with images and commands replaced by ones that exist here.
 func standingIn(text, image string, servers ...string) string {
 	command := fmt.Sprintf("command: [/bin/probed, '-', serve, %s]", strings.Join(servers, ", "))
 	if strings.Contains(text, "command:") {
@@ -164,14 +164,14 @@ func standingIn(text, image string, servers ...string) string {
 type broken struct {
 	file, pod string
 	text      func(t *testing.T, original string) string
-	// more are further files.
+	// more are additional files.
 	more map[string]string
 	// hint must match the message; fix gets its groups and returns the fixed manifest, or adds files.
 	hint *regexp.Regexp
 	fix  func(in *instance, text string, groups []string) string
 }
 
-// corrupt replaces what must be there, once.
+// corrupt replaces text that must occur exactly once.
 func corrupt(was, is string) func(t *testing.T, original string) string {
 	return func(t *testing.T, original string) string {
 		if strings.Count(original, was) != 1 {
@@ -224,8 +224,8 @@ func brokenManifests(registry string) []broken {
 	}
 }
 
-// TestWhatWhySaysIsEnoughToMendAManifest breaks manifests that others wrote, asks only `monopod why` without a name, does
-// what it says, and sees the pods become ready.
+// TestWhatWhySaysIsEnoughToMendAManifest breaks manifests from the corpus, runs only `monopod why` without a name, follows its advice, and
+// waits until the pods are ready.
 func TestWhatWhySaysIsEnoughToMendAManifest(t *testing.T) {
 	files := corpus.Open(t)
 	registry := testimages.Registry(t)

@@ -34,7 +34,7 @@ spec: {selector: {app: web}, ports: [{name: http, port: 80, targetPort: 8080}]}
 `, replicas, image, "trap 'exit 0' TERM; "+script+"; while :; do sleep 3600 & wait $!; done")
 }
 
-// podNames lists the pods that there are.
+// podNames waits until the existing pods have these names.
 func (in *instance) podNames(want ...string) {
 	in.t.Helper()
 	in.eventually(fmt.Sprintf("the pods are %v", want), func() error {

@@ -160,7 +160,7 @@ func TestNothingIsPublishedWhenNothingChanged(t *testing.T) {
 	})
 }
 
-func TestASlowReceiverGetsTheLatestAndBlocksNobody(t *testing.T) {
+func TestASlowReceiverGetsTheLatestAndBlocksNoSender(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		file, from := sender("file")
 		var p published

@@ -68,9 +68,9 @@ func TestAMistakeInAFileThatIsReadLaterKeepsNoDaemonFromStarting(t *testing.T) {
 	}
 }
 
-// TestWhatIsWrongWithTokensIsSaid: a token that is too short makes all of its file count for nothing. `monopod config` refuses it,
+// TestInvalidTokensAreReported: a token that is too short makes all of its file count for nothing. `monopod config` refuses it,
 // `monopod status` and the log of the daemon warn of it; the token itself is in none of them.
-func TestWhatIsWrongWithTokensIsSaid(t *testing.T) {
+func TestInvalidTokensAreReported(t *testing.T) {
 	t.Parallel()
 	const keys = "authentication: {tokenFile: tokens, x509: {clientCAFile: ca.pem}}"
 	d := newDaemon(t, keys)

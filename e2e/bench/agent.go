@@ -146,7 +146,7 @@ func (a *agent) drop(name string) time.Duration {
 	return t0
 }
 
-// stop removes all pods, ends the agent and cleans its network up.
+// stop removes all pods, stops the agent and removes its network.
 func (a *agent) stop() error {
 	files, _ := filepath.Glob(filepath.Join(a.manifests, "*.yaml"))
 	for _, f := range files {
@@ -169,13 +169,13 @@ func (a *agent) stop() error {
 	return err
 }
 
-// held counts something of the kernel that pods hold.
+// held counts a kind of kernel object that pods hold.
 type held struct {
 	what  string
 	count func() int
 }
 
-// holds are links and cgroups of the host, and mounts, which take the longest to count.
+// holds counts links and cgroups of the host, and mounts, which take longest to count.
 func (a *agent) holds() []held {
 	return []held{{"links", links}, {"cgroups", cgroups}, {"mounts", a.mounts}}
 }
@@ -207,7 +207,7 @@ func (a *agent) mounts() (n int) {
 	return n
 }
 
-// before counts what is held without pods.
+// before counts these objects without pods.
 func (a *agent) before() (all []int) {
 	for _, h := range a.holds() {
 		all = append(all, h.count())
@@ -241,7 +241,7 @@ func (a *agent) logTail() string {
 	return string(b)
 }
 
-// rss is the resident memory of the agent with the containerd inside it, in MiB.
+// rss returns the resident memory of the agent with its embedded containerd, in MiB.
 func (a *agent) rss() float64 {
 	b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", a.cmd.Process.Pid))
 	for line := range strings.SplitSeq(string(b), "\n") {
@@ -253,7 +253,7 @@ func (a *agent) rss() float64 {
 	return 0
 }
 
-// cpu is the processor time the agent has used: the sum over its threads, in nanoseconds resolution.
+// cpu returns the CPU time used by the agent: the sum over its threads, with nanosecond resolution.
 func (a *agent) cpu() time.Duration {
 	var sum time.Duration
 	files, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/schedstat", a.cmd.Process.Pid))

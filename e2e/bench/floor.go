@@ -30,7 +30,7 @@ import (
 	"monopod/runner/ctrd/network"
 )
 
-// floor starts containers with nothing but raw client calls: what no agent can be faster than.
+// floor starts containers with raw client calls only: the lower bound for any agent.
 type floor struct {
 	client *client.Client
 	image  *image.Image

@@ -19,25 +19,25 @@ type File struct {
 	// Name is its path in the corpus; the first element is the group: A, B, C or D.
 	Name string
 	Data []byte
-	// Verdicts are what the API server of v1.36 says of its documents, those that are empty left out.
+	// Verdicts are the results of the API server of v1.36 for its documents, except empty ones.
 	Verdicts []Verdict
 	// Kubelet is the result of a v1.36 kubelet, which reads only the first document of the file.
 	Kubelet string
 }
 
-// Verdict is what Kubernetes says of one document.
+// Verdict is the result of Kubernetes for one document.
 type Verdict struct {
 	// Kind is apiVersion and kind.
 	Kind string
-	// Strict and Invalid are the results of strict decoding and of validation: "ok" or an error; Invalid is empty for
-	// what is no Pod.
+	// Strict and Invalid are the results of strict decoding and of validation: "ok" or an error; Invalid is empty if the document is not a
+	// Pod.
 	Strict, Invalid string
 }
 
-// OK is set if Kubernetes accepts the document.
+// OK reports whether Kubernetes accepts the document.
 func (v Verdict) OK() bool { return v.Strict == "ok" && (v.Invalid == "" || v.Invalid == "ok") }
 
-// isEmpty is set if the document contains only comments, which Kubernetes calls an object without a kind.
+// isEmpty reports whether the document contains only comments, which Kubernetes calls an object without a kind.
 func (v Verdict) isEmpty() bool {
 	return strings.HasPrefix(v.Strict, "ERR(Object 'Kind' is missing in '#") ||
 		strings.HasPrefix(v.Strict, "ERR(Object 'Kind' is missing in '--- #") || v.Strict == "ERR(Object 'Kind' is missing in '--- ')"
@@ -69,7 +69,7 @@ func Open(tb testing.TB) []File {
 	return files
 }
 
-// find looks for shared/corpus beside the repository that the test runs in.
+// find looks for shared/corpus next to the repository of the test.
 func find() string {
 	if dir := os.Getenv("MONOPOD_CORPUS"); dir != "" {
 		return dir
@@ -89,8 +89,8 @@ var (
 	documentText  = regexp.MustCompile(`^(.*?) ?strict=(ok|ERR\(.*?\)?)(?: valid=(ok|ERR\(.*))?$`)
 )
 
-// parseVerdicts reads a cell like "1:v1 Pod strict=ok valid=ok; 2:...". Messages may hold anything, so only
-// numbers in sequence start a document.
+// parseVerdicts parses a cell like "1:v1 Pod strict=ok valid=ok; 2:...". Messages may contain anything, so only consecutive numbers start a
+// document.
 func parseVerdicts(cell string) []Verdict {
 	var starts [][]int
 	for _, m := range documentStart.FindAllStringSubmatchIndex(cell, -1) {

@@ -12,14 +12,14 @@ import (
 // Run is one pod of a row: with all fields, or without one of them.
 type Run struct {
 	Row *Row
-	// Without is the field that is taken out, "" in the first run.
+	// Without is the omitted field, "" in the first run.
 	Without string
-	// Init is set if container c is an init container in this run.
+	// Init means that container c is an init container in this run.
 	Init bool
 	Name string
 }
 
-// Want is the verdict that shows that the field has an effect.
+// Want returns the verdict that shows that the field has an effect.
 func (r *Run) Want() Verdict {
 	if r.Without == "" {
 		return Holds
@@ -27,7 +27,7 @@ func (r *Run) Want() Verdict {
 	return Fails
 }
 
-// Runs are the pods of a row: none when another test stands for it.
+// Runs returns the pods of a row; none if another test stands for it.
 func (r *Row) Runs() []*Run {
 	if r.By != "" {
 		return nil
@@ -61,7 +61,7 @@ func (r *Row) forInit() bool {
 	return r.Script != "" && len(r.Holds) == 0 && r.Edit == nil && !r.Remove && r.Spec["initContainers"] == nil
 }
 
-// path is that of a field in this run.
+// path returns the path of a field in this run.
 func (r *Run) path(field string) string {
 	if rest, ok := strings.CutPrefix(field, "spec.containers[]"); ok && r.Init {
 		return "spec.initContainers[]" + rest
@@ -69,7 +69,7 @@ func (r *Run) path(field string) string {
 	return field
 }
 
-// RefusedRuns are the runs that no agent would accept.
+// RefusedRuns returns the runs that every agent refuses.
 func (r *Row) RefusedRuns() []*Run {
 	var runs []*Run
 	for _, f := range r.Refused {
@@ -82,7 +82,7 @@ func (r *Row) RefusedRuns() []*Run {
 type Words map[string]string
 
 func (w Words) in(text string) string {
-	// The longest first: PORT is in PORT2.
+	// Longest first, because PORT is a prefix of PORT2.
 	keys := slices.SortedFunc(maps.Keys(w), func(a, b string) int { return len(b) - len(a) })
 	var pairs []string
 	for _, k := range keys {
@@ -91,7 +91,7 @@ func (w Words) in(text string) string {
 	return strings.NewReplacer(pairs...).Replace(text)
 }
 
-// value replaces words in a value of any kind; a word that is replaced by a number becomes one.
+// value replaces words in a value of any kind; a word that is replaced by a number becomes a number.
 func (w Words) value(v any) (any, error) {
 	b, err := yaml.Marshal(v)
 	if err != nil {
@@ -151,7 +151,7 @@ func (r *Run) takeOut(pod map[string]any, w Words) error {
 	return nil
 }
 
-// change gives a field another value, everywhere where it is or could be.
+// change sets a field to another value, wherever it exists or could exist.
 func change(pod map[string]any, field string, value any, w Words) error {
 	value, err := w.value(value)
 	if err != nil {
@@ -201,7 +201,7 @@ func merge(base, over map[string]any) map[string]any {
 	return base
 }
 
-// parse reads YAML; an empty map is made of nothing.
+// parse parses YAML; an empty text gives an empty map.
 func parse[T any](text string) (T, error) {
 	var v T
 	if err := yaml.Unmarshal([]byte(text), &v); err != nil {
@@ -213,8 +213,7 @@ func parse[T any](text string) (T, error) {
 	return v, nil
 }
 
-// split cuts a path into names, "[]" and "{key}". What comes last is always a name or a key: of a list or a map it is the
-// whole.
+// split splits a path into names, "[]" and "{key}". The last element is always a name or a key, even for a list or a map.
 func split(path string) []string {
 	var parts []string
 	for path != "" {
@@ -237,7 +236,7 @@ func split(path string) []string {
 	return parts
 }
 
-// visit calls do for each place of a path that exists and returns how many there are.
+// visit calls do for each existing place of a path and returns their number.
 func visit(at any, path []string, do func(m map[string]any, key string)) int {
 	n := 0
 	if path[0] == "[]" {
@@ -259,7 +258,7 @@ func visit(at any, path []string, do func(m map[string]any, key string)) int {
 	return n
 }
 
-// keysOf are the keys of a map that a part of a path speaks of.
+// keysOf returns the keys of a map that match a part of a path.
 func keysOf(m map[string]any, part string) []string {
 	key, isKey := strings.CutPrefix(part, "{")
 	key = strings.TrimSuffix(key, "}")

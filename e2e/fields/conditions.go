@@ -108,7 +108,7 @@ func vocabulary() map[string]func(s *Seen, args string) bool {
 	}
 }
 
-// is reports whether the request is of the kind that its row sends.
+// is reports whether the request has the kind that the row sends.
 func (r *Request) is(kind string) bool {
 	switch kind {
 	case "right":
@@ -141,7 +141,7 @@ func connects(s *Seen, args string) bool {
 	return true
 }
 
-// inNamespace compares the namespace that container c has written as its message with that of this process: "net host" or "user own".
+// inNamespace compares the namespace in the termination message of container c with that of this process: "net host" or "user own".
 func inNamespace(s *Seen, args string) bool {
 	kind, whose, _ := strings.Cut(args, " ")
 	host, err := os.Readlink("/proc/self/ns/" + kind)
@@ -151,7 +151,7 @@ func inNamespace(s *Seen, args string) bool {
 	return (s.ended().Message == host+"\n") == (whose == "host")
 }
 
-// qdiscs returns the queueing disciplines of the host, or of the pod with the process of the file pid; empty if they are unknown.
+// qdiscs returns the queueing disciplines of the host, or of the pod with the process in the file pid; empty if they are unknown.
 func (s *Seen) qdiscs(where string) string {
 	args := []string{"tc", "qdisc", "show"}
 	if where == "pod" {

@@ -103,7 +103,7 @@ type Seen struct {
 	Now time.Time
 }
 
-// Normal is the path under which docs/fields.md speaks of a field.
+// Normal returns the path of a field in docs/fields.md.
 func Normal(field string) string {
 	if rest, ok := strings.CutPrefix(field, "spec.initContainers[]"); ok {
 		return "spec.containers[]" + rest

@@ -17,7 +17,7 @@ import (
 
 var row = regexp.MustCompile("(?m)^\\| `([^`]+)` \\| enforced \\|")
 
-// enforced are the fields that docs/fields.md calls enforced; a test of manifests holds it against the code.
+// enforced returns the fields listed as enforced in docs/fields.md; a test of manifests keeps that in sync with the code.
 func enforced(t *testing.T) []string {
 	t.Helper()
 	doc, err := os.ReadFile("../../docs/fields.md")
@@ -34,7 +34,7 @@ func enforced(t *testing.T) []string {
 	return all
 }
 
-// TestEachEnforcedFieldHasARow counts: an enforced field without a row fails, and so does a row for anything else.
+// TestEachEnforcedFieldHasARow fails for an enforced field without a row, and for a row of any other field.
 func TestEachEnforcedFieldHasARow(t *testing.T) {
 	want := enforced(t)
 	have := map[string]int{}
@@ -66,7 +66,7 @@ func TestEachEnforcedFieldHasARow(t *testing.T) {
 		len(want), covered, by, len(inInit), len(want)-covered)
 }
 
-// words stand for what a run on a real agent puts in.
+// words are replacements like those of a run on a real agent.
 func words() Words {
 	return Words{
 		"IMAGE": "monopod.test/busybox:1", "DIR": "/dir", "PORT": "40001", "PORT2": "40002", "FREEPORT": "40003",
@@ -80,14 +80,14 @@ func load(t *testing.T, r *Run, edited bool) error {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The file name is irrelevant, and nothing is read.
+	// The file name is irrelevant; no file is read.
 	if _, err = decode.All(r.Name+".yaml", []byte(text), decode.Options{}); err != nil {
 		t.Logf("%s without %q: %v", r.Name, r.Without, err)
 	}
 	return err
 }
 
-// TestRowsAreAcceptedWithAndWithoutTheirFields finds what is wrong with a row without running it.
+// TestRowsAreAcceptedWithAndWithoutTheirFields finds mistakes in rows without running them.
 func TestRowsAreAcceptedWithAndWithoutTheirFields(t *testing.T) {
 	names := map[string]bool{}
 	for _, r := range All() {
@@ -116,7 +116,7 @@ func TestRowsAreAcceptedWithAndWithoutTheirFields(t *testing.T) {
 	}
 }
 
-// TestTestsThatRowsNameExist looks for them, and for the fields in them.
+// TestTestsThatRowsNameExist also looks for the fields in them.
 func TestTestsThatRowsNameExist(t *testing.T) {
 	tests := map[string]string{}
 	for _, pattern := range []string{"../*_test.go", "../../runner/ctrd/*_e2e_test.go"} {

@@ -12,7 +12,7 @@ import (
 //go:embed rows/*.yaml
 var files embed.FS
 
-// forever is the script that FOREVER stands for.
+// forever is the replacement of FOREVER.
 const forever = "trap 'exit 0' TERM; sleep 3600 & wait"
 
 // All returns all rows. Slow rows come first, so that the test does not end with them.
@@ -95,7 +95,7 @@ func inFull[V any](prefix string, m map[string]V) map[string]V {
 	return full
 }
 
-// Answer is the status code with which the Server of PORT answers the n-th request, from 1. It may wait.
+// Answer returns the status code of the Server of PORT for the n-th request, from 1. It may wait.
 func (r *Row) Answer(n int, req *Request) int {
 	if len(r.Answers) == 0 {
 		return http.StatusOK
@@ -109,7 +109,7 @@ func (r *Row) Answer(n int, req *Request) int {
 	}
 }
 
-// Check decides whether the fields of the row have their effect.
+// Check decides whether the fields of the row have an effect.
 func (r *Row) Check(s *Seen) Verdict {
 	holds, fails := r.Holds, r.Fails
 	if len(holds) == 0 {

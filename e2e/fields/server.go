@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// Server listens on a port of this host and writes down what it is asked. It speaks HTTP/1 and HTTP/2, with TLS
-// (with a self-signed certificate) when the client does.
+// Server listens on a port of this host and records requests. It accepts HTTP/1 and HTTP/2, with TLS (and a self-signed certificate) if the
+// client uses it.
 type Server struct {
 	answer   func(n int, r *Request) int
 	listener net.Listener
@@ -30,21 +30,21 @@ type Server struct {
 	requests []*Request
 }
 
-// Request is what came to a Server: a connection without a request when Method is empty.
+// Request is what a Server received; a connection without a request has an empty Method.
 type Request struct {
-	// At is when it came, Took how long the client waited before it gave up, when it did.
+	// At is when it arrived, and Took how long the client waited if it gave up.
 	At   time.Time
 	Took time.Duration
 	// Method, URI, Host, Header and Body are those of HTTP.
 	Method, URI, Host string
 	Header            http.Header
 	Body              string
-	// TLS is set if it was encrypted. Proto is 1 or 2.
+	// TLS reports whether it was encrypted. Proto is 1 or 2.
 	TLS   bool
 	Proto int
-	// To is the address that was asked.
+	// To is the destination address.
 	To string
-	// GaveUp is closed when the client went away.
+	// GaveUp is closed when the client disconnects.
 	GaveUp <-chan struct{}
 }
 
@@ -66,20 +66,20 @@ func NewServer(ctx context.Context, answer func(n int, r *Request) int) (*Server
 	return s, nil
 }
 
-// nobodysCertificate is one that no client trusts.
+// nobodysCertificate is a certificate that no client trusts.
 func nobodysCertificate() *tls.Config {
 	s := httptest.NewTLSServer(http.NotFoundHandler())
 	defer s.Close()
 	return &tls.Config{Certificates: s.TLS.Certificates, NextProtos: []string{"h2", "http/1.1"}, MinVersion: tls.VersionTLS12}
 }
 
-// Port is where it listens.
+// Port returns the port of the server.
 func (s *Server) Port() string {
 	_, port, _ := net.SplitHostPort(s.listener.Addr().String())
 	return port
 }
 
-// Requests are those that have come so far.
+// Requests returns all requests received so far.
 func (s *Server) Requests() []*Request {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -168,7 +168,7 @@ func hostOf(c net.Conn) string {
 	return host
 }
 
-// peeked is a connection whose first bytes are in a buffer.
+// peeked is a connection whose first bytes were read into a buffer.
 type peeked struct {
 	net.Conn
 	first *bufio.Reader
@@ -176,7 +176,7 @@ type peeked struct {
 
 func (p *peeked) Read(b []byte) (int, error) { return p.first.Read(b) }
 
-// tapped is the listener that hands out what look has looked at.
+// tapped is the listener that returns inspected connections.
 type tapped struct{ s *Server }
 
 func (t tapped) Accept() (net.Conn, error) {

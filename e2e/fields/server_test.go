@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// TestAServerSaysHowItWasAsked: by each protocol, and by a connection without a request.
+// TestAServerSaysHowItWasAsked uses each protocol, and a connection without a request.
 func TestAServerSaysHowItWasAsked(t *testing.T) {
 	s, err := NewServer(t.Context(), func(n int, _ *Request) int { return 200 + n })
 	if err != nil {

@@ -1,5 +1,6 @@
-// Package nettest is test support: it runs the tests of a package in network and mount namespaces of their own. Bridges, firewall rules, mounts and
-// sysctls of the real host must not be touched by these tests.
+// Package nettest is test support: it runs the tests of a package in network and mount namespaces of their own.
+//
+// Such tests must not touch bridges, firewall rules, mounts and sysctls of the host.
 package nettest
 
 import (

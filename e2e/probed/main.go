@@ -99,7 +99,7 @@ func listen(port string) net.Listener {
 	return l
 }
 
-// tcp listens while all is well.
+// tcp listens while the server is healthy.
 func tcp(file, port string) {
 	var open net.Listener
 	for ; ; time.Sleep(20 * time.Millisecond) {
@@ -113,7 +113,7 @@ func tcp(file, port string) {
 	}
 }
 
-// selfSigned is a self-signed certificate without addresses.
+// selfSigned returns a self-signed certificate without addresses.
 func selfSigned() *tls.Config {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

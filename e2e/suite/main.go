@@ -1,5 +1,5 @@
-// Command suite is what the images of Kubernetes' end-to-end suite have besides busybox and agnhost, as far as its specs use it. By the name
-// that it is called it is curl, nc, pause or sh.
+// Command suite provides what the images of Kubernetes' end-to-end suite contain in addition to busybox and agnhost, as far as its specs
+// use it. Depending on the name by which it is called, it is curl, nc, pause or sh.
 package main
 
 import (
@@ -55,7 +55,7 @@ func shell(args []string, out io.Writer) error {
 	return syscall.Exec("/bin/busybox", append([]string{os.Args[0]}, args...), os.Environ())
 }
 
-// options splits a command line into options, those of takes with the word that follows, and the rest.
+// options splits a command line into options, those in takes with the following word, and the rest.
 func options(args []string, takes ...string) (opts map[string]string, rest []string) {
 	opts = map[string]string{}
 	for i := 0; i < len(args); i++ {
@@ -73,7 +73,7 @@ func options(args []string, takes ...string) (opts map[string]string, rest []str
 	return opts, rest
 }
 
-// curl fetches a URL: -o FILE, -w with %{http_code}, -i, --max-time and --connect-timeout are known, others do nothing.
+// curl fetches a URL. It supports -o FILE, -w with %{http_code}, -i, --max-time and --connect-timeout, and ignores other options.
 func curl(args []string, out io.Writer) error {
 	opts, rest := options(args, "-o", "-w", "--max-time", "--connect-timeout", "-m", "-X", "-H", "-d")
 	if len(rest) != 1 {
@@ -116,7 +116,7 @@ func curl(args []string, out io.Writer) error {
 	return err
 }
 
-// netcat sends its input to HOST PORT and prints what comes back: -u by UDP, -w SECONDS for how long nothing may come.
+// netcat sends its input to HOST PORT and prints the answer: -u selects UDP, -w SECONDS the idle timeout.
 func netcat(args []string, in io.Reader, out io.Writer) error {
 	opts, rest := options(args, "-w")
 	if len(rest) != 2 {

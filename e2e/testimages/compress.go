@@ -16,7 +16,7 @@ func discardLog() *log.Logger { return log.New(io.Discard, "", 0) }
 
 func goarch() string { return runtime.GOARCH }
 
-// compress packs an archive the way its name says.
+// compress compresses an archive according to its file name.
 func compress(tb testing.TB, path string, raw []byte) []byte {
 	tb.Helper()
 	var buf bytes.Buffer

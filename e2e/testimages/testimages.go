@@ -46,8 +46,7 @@ app:x:1000:
 extra:x:2000:app,root
 `
 
-// Busybox returns the image described above, with more files if any are given. edit, which may be nil, changes its
-// config, e.g. User or Env.
+// Busybox returns the image described above, with additional files. edit, which may be nil, changes its config, e.g. User or Env.
 func Busybox(tb testing.TB, edit func(*v1.Config), more ...File) v1.Image {
 	tb.Helper()
 	return FromFiles(tb, append(busyboxFiles(tb), more...), edit)
@@ -95,8 +94,8 @@ func Archive(tb testing.TB, path string, names ...string) {
 	ArchiveOf(tb, path, Busybox(tb, nil), names...)
 }
 
-// ArchiveOf is Archive for an image of one's own. The names become org.opencontainers.image.ref.name as
-// they are; without names there is no such annotation.
+// ArchiveOf is Archive for a given image. The names become org.opencontainers.image.ref.name unchanged; without names, that annotation is
+// omitted.
 func ArchiveOf(tb testing.TB, path string, img v1.Image, names ...string) {
 	tb.Helper()
 	dir := tb.TempDir()
@@ -115,7 +114,7 @@ func ArchiveOf(tb testing.TB, path string, img v1.Image, names ...string) {
 	place(tb, path, compress(tb, path, buf.Bytes()))
 }
 
-// DockerArchive writes what `docker save` of old wrote: manifest.json with RepoTags.
+// DockerArchive writes the old format of `docker save`: manifest.json with RepoTags.
 func DockerArchive(tb testing.TB, path string, names ...string) {
 	tb.Helper()
 	refs := map[name.Reference]v1.Image{}
@@ -130,7 +129,7 @@ func DockerArchive(tb testing.TB, path string, names ...string) {
 	place(tb, path, compress(tb, path, buf.Bytes()))
 }
 
-// place moves content to path the way careful people copy files: under another name, then renamed.
+// place writes content to a temporary name and renames it to path.
 func place(tb testing.TB, path string, content []byte) {
 	tb.Helper()
 	tmp := filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+".tmp")

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestTheLineOfAYAMLErrorIsTakenOutOfIt(t *testing.T) {
+func TestYAMLErrorsAreSplitIntoLineAndMessage(t *testing.T) {
 	for text, want := range map[string]struct {
 		line int
 		msg  string

@@ -350,7 +350,7 @@ sources:
 	}
 }
 
-func TestAPeriodOfNothingIsRefused(t *testing.T) {
+func TestAZeroPeriodIsRefused(t *testing.T) {
 	for _, key := range []string{"period", "timeout"} {
 		dir := t.TempDir()
 		testfiles.Write(t, filepath.Join(dir, "config.yaml"), `sources: [{name: fleet, url: "https://h/", `+key+": 0s}]\n")
@@ -387,7 +387,7 @@ func TestMistakesInSecretsDoNotShowThem(t *testing.T) {
 	}
 }
 
-func TestWhatConfigPrintsIsAConfigurationWithTheSameValues(t *testing.T) {
+func TestPrintedConfigurationHasTheSameValues(t *testing.T) {
 	dir, again := t.TempDir(), t.TempDir()
 	testfiles.Write(t, filepath.Join(dir, "config.yaml"), "preloadDirectories: [images, /more]\nclusterDNS: [10.0.0.1]\nlogging: {level: debug}\nmaxPods: 3\nsources: [{name: a, url: 'http://a', caFile: ca.pem, period: 90s, headers: [{name: B, valueFile: b}], signature: {kind: minisign, keyFiles: [fleet.pub]}}]\ncrashLoopBackOff: {maxContainerRestartPeriod: 10s}\n")
 	first, err := loadIn(dir, nil, nil)

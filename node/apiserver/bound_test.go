@@ -181,8 +181,8 @@ func TestBoundTellsWhatIsNew(t *testing.T) {
 	})
 }
 
-// TestOnePodOfWhichTheServerDoesNotTellKeepsNoOtherFromRunning binds two pods, one of which needs a Secret that cannot be read.
-func TestOnePodOfWhichTheServerDoesNotTellKeepsNoOtherFromRunning(t *testing.T) {
+// TestAPodWithUnreadableReferencesDoesNotBlockOthers binds two pods, one of which needs a Secret that cannot be read.
+func TestAPodWithUnreadableReferencesDoesNotBlockOthers(t *testing.T) {
 	var broken atomic.Bool
 	broken.Store(true)
 	path := liar(t, func(w http.ResponseWriter, r *http.Request) {

@@ -247,7 +247,7 @@ func TestRequestsAreCountedByNamesOfOurs(t *testing.T) {
 	}
 }
 
-func TestAnAnswerIsTold(t *testing.T) {
+func TestAnAnswerIsReported(t *testing.T) {
 	told := 0
 	_, e := newNode(t, func(c *Config) { c.Answered = func() { told++ } })
 	socket := e.OnSocket(http.NotFoundHandler())

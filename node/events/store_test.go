@@ -110,7 +110,7 @@ func TestAPowerCutBetweenTheStepsOfATurnLosesNothing(t *testing.T) {
 	}
 }
 
-func TestARecordThatSomebodyRemovedIsMadeAnew(t *testing.T) {
+func TestARemovedRecordIsRecreated(t *testing.T) {
 	m := newMachine(t)
 	m.cfg.WriteAfter = time.Nanosecond
 	r := m.start()
@@ -155,8 +155,8 @@ func TestADiskThatRefusesIsTriedAgainAndNothingIsLost(t *testing.T) {
 	})
 }
 
-// TestADiskThatHangsHoldsUpNobody has a pipe in place of the log: open for writing blocks until there is a reader.
-func TestADiskThatHangsHoldsUpNobody(t *testing.T) {
+// TestAHungDiskBlocksNoCaller has a pipe in place of the log: open for writing blocks until there is a reader.
+func TestAHungDiskBlocksNoCaller(t *testing.T) {
 	m := newMachine(t)
 	m.cfg.WriteAfter = time.Nanosecond
 	m.rec = New(m.cfg)

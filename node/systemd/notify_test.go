@@ -64,7 +64,7 @@ func TestTheServiceManagerIsToldAndNobodyElseKnowsOfIt(t *testing.T) {
 	}
 }
 
-func TestWithoutAServiceManagerNobodyIsTold(t *testing.T) {
+func TestWithoutAServiceManagerNothingIsSent(t *testing.T) {
 	t.Setenv("NOTIFY_SOCKET", "")
 	t.Setenv("WATCHDOG_USEC", "1000000")
 	t.Setenv("WATCHDOG_PID", "1") // it is another process that is watched

@@ -497,7 +497,7 @@ func TestAPodThatTheAPIServerHasBoundHereInVain(t *testing.T) {
 	}
 }
 
-func TestWithoutANameEverythingThatIsNotFineIsTold(t *testing.T) {
+func TestWithoutANameAllProblemsAreReported(t *testing.T) {
 	broken := model.Input{Input: "/etc/monopod/manifests/new.yaml", State: "Refused", Errors: []string{"/etc/monopod/manifests/new.yaml:2: not YAML", "/etc/monopod/manifests/new.yaml:9: nor this"}, Since: now.Add(-3 * time.Minute)}
 	edited := broken
 	edited.Pods = []string{"default/web", "default/db"}

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestADirectoryThatCannotBeWrittenIsTold(t *testing.T) {
+func TestAnUnwritableDirectoryIsReported(t *testing.T) {
 	if err := writable(t.TempDir()); err != nil {
 		t.Error(err)
 	}

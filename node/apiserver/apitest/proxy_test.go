@@ -50,7 +50,7 @@ func get(t *testing.T, address string, patience time.Duration) (string, error) {
 	return string(b), err
 }
 
-func TestAProxyIsAsBadAsItIsTold(t *testing.T) {
+func TestAProxyInjectsTheConfiguredFaults(t *testing.T) {
 	p := NewProxy(t, server(t, strings.Repeat("x", 100_000)))
 	if got, _ := get(t, p.Address(), 10*time.Second); len(got) == 0 {
 		t.Error("nothing passes")

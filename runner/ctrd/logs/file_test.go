@@ -16,7 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-func TestADeletedLogIsMadeAgain(t *testing.T) {
+func TestADeletedLogIsRecreated(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "web", "0.log")
 	c := newCollector(t, filepath.Join(dir, "fifos"))

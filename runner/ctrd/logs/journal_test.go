@@ -361,7 +361,7 @@ func TestDroppedLinesAreNotReplayed(t *testing.T) {
 	}
 }
 
-func TestWithoutJournalOutputIsCopiedAndThatIsSaidOnce(t *testing.T) {
+func TestOutputIsCopiedWithoutJournalWithOneWarning(t *testing.T) {
 	for _, name := range []string{journalName, stdoutName + spoolSuffix} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
@@ -393,7 +393,7 @@ func TestWithoutJournalOutputIsCopiedAndThatIsSaidOnce(t *testing.T) {
 	}
 }
 
-func TestAJournalThatIsNoneIsMadeAnew(t *testing.T) {
+func TestAnInvalidJournalIsReplaced(t *testing.T) {
 	path := filepath.Join(t.TempDir(), journalName)
 	for _, b := range [][]byte{{}, []byte("short"), make([]byte, journalSize), bytes.Repeat([]byte{0xff}, journalSize)} {
 		if err := os.WriteFile(path, b, 0o600); err != nil {

@@ -169,7 +169,7 @@ func appendTo(t *testing.T, path, s string) {
 
 const at = "2026-01-01T00:00:01.000000000Z stdout F "
 
-func TestFollowGoesOnAcrossRotationUntilDone(t *testing.T) {
+func TestFollowContinuesAfterRotationUntilDone(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "0.log")
 	appendTo(t, path, at+"old\n"+at+"one\n")

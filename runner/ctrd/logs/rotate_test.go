@@ -185,7 +185,7 @@ func TestNoFileExceedsTheLimitHoweverLoud(t *testing.T) {
 	}
 }
 
-func TestCompressingGoesOnAfterAKill(t *testing.T) {
+func TestCompressionResumesAfterAKill(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "ns_p_u", "c", "3.log")
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {

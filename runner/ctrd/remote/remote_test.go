@@ -175,7 +175,7 @@ func TestAToolThatIsMissing(t *testing.T) {
 	}
 }
 
-func TestLoginsAreNotTold(t *testing.T) {
+func TestCredentialsAreNotPrinted(t *testing.T) {
 	err := withoutSecrets(errors.New("iscsiadm: bad value geheim"), map[string][]byte{"x": []byte("geheim"), "empty": nil})
 	if strings.Contains(err.Error(), "geheim") {
 		t.Error(err)

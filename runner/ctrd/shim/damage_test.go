@@ -9,8 +9,8 @@ import (
 	"monopod/internal/atomicfile/damagetest"
 )
 
-// TestADamagedExitRecordIsToldFromAMissingOne: a reader must not wait for a damaged record to be replaced.
-func TestADamagedExitRecordIsToldFromAMissingOne(t *testing.T) {
+// TestDamagedAndMissingExitRecordsAreDifferentErrors: a reader must not wait for a damaged record to be replaced.
+func TestDamagedAndMissingExitRecordsAreDifferentErrors(t *testing.T) {
 	for name, spoil := range damagetest.Ways() {
 		path := filepath.Join(t.TempDir(), "id.json")
 		if err := errors.Join(writeExitRecord(path, ExitRecord{ExitCode: 7}), spoil(path)); err != nil {

@@ -178,8 +178,8 @@ func TestArtifactsAreFetchedWithTheCredentialsOfImages(t *testing.T) {
 	}
 }
 
-// TestWhatIsWrongWithPluginsIsToldWhenAnArtifactCannotBeHad, and is no matter when it can.
-func TestWhatIsWrongWithPluginsIsToldWhenAnArtifactCannotBeHad(t *testing.T) {
+// TestPluginErrorsAreReportedWhenAnArtifactCannotBePulled, and is no matter when it can.
+func TestPluginErrorsAreReportedWhenAnArtifactCannotBePulled(t *testing.T) {
 	l := registrytest.New(t)
 	ref := l.Host + "/fleet/pods:1"
 	digest := l.Push(t, ref, registrytest.Layer{MediaType: "application/yaml", Data: []byte("a: 1\n")})

@@ -22,8 +22,8 @@ func TestANoteHasTheAnswer(t *testing.T) {
 	}
 }
 
-// TestANoteWithoutAnswerIsOne: the note is empty if the shim is killed, or the disk is full, while it is written.
-func TestANoteWithoutAnswerIsOne(t *testing.T) {
+// TestANoteMayHaveNoAnswer: the note is empty if the shim is killed, or the disk is full, while it is written.
+func TestANoteMayHaveNoAnswer(t *testing.T) {
 	bundle := t.TempDir()
 	if err := Write(bundle, []byte(strings.Repeat("x", maxAnswer+1))); err != nil {
 		t.Fatal(err)
