@@ -12,7 +12,7 @@ import (
 
 const (
 	program = "monopod"
-	// dirVariable names the only directory that is tried.
+	// dirVariable names the only directory to try.
 	dirVariable = "MONOPOD_BUNDLE_DIR"
 )
 
@@ -33,20 +33,21 @@ type launcher struct {
 	env    []string
 	euid   int
 	stderr io.Writer
-	// exec becomes another program; it returns only when that is impossible.
+	// exec executes another program; it returns only on failure.
 	exec func(path string, args, env []string) error
-	// fallback becomes the program without a file.
+	// fallback executes the program without a file on disk.
 	fallback func(l *launcher) error
 }
 
-// place is a directory that versions are unpacked to.
+// place is a directory for unpacked versions.
 type place struct {
 	dir string
 	// found means that existing programs may be used, but not replaced.
 	found bool
 }
 
-// places are the directories to try. Root and others share what root has unpacked. /run is for a disk that is full or read-only; it is lost at the next boot.
+// places returns the directories to try. Other users use what root has unpacked. /run is for a disk that is full or read-only; its content
+// is lost at the next boot.
 func places(euid int, env []string) []place {
 	variable := func(name string) (value string) {
 		for _, v := range env {
@@ -72,7 +73,7 @@ func places(euid int, env []string) []place {
 	return all
 }
 
-// run becomes monopod, and returns only when that is impossible.
+// run executes monopod, and returns only on failure.
 func (l *launcher) run() error {
 	l.env = bundle.WithLauncher(l.env, l.self)
 	good := l.parcel.Whole
@@ -101,7 +102,7 @@ func (l *launcher) run() error {
 	return errors.Join(err, l.fallback(l))
 }
 
-// command is the first argument that is no flag.
+// command returns the first argument that is not a flag.
 func (l *launcher) command() string {
 	for _, arg := range l.args[min(1, len(l.args)):] {
 		if !strings.HasPrefix(arg, "-") {

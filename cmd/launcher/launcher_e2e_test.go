@@ -16,7 +16,7 @@ import (
 
 const nobody = 65534
 
-// machine is a directory that everybody may read, with the bundle under the name of an installed monopod.
+// machine is a world-readable directory with the bundle, under the name of an installed monopod.
 type machine struct {
 	*testing.T
 	dir, program string
@@ -60,7 +60,7 @@ func (m *machine) run(uid uint32, env []string, args ...string) (string, error) 
 	return string(out), err
 }
 
-// works fails unless the bundle is monopod.
+// works fails unless the bundle runs as monopod.
 func (m *machine) works(uid uint32, env ...string) {
 	m.Helper()
 	if out, err := m.run(uid, env, "version"); err != nil || !strings.HasPrefix(out, "monopod ") || strings.Count(out, "\n") != 1 {
@@ -127,7 +127,7 @@ func TestADaemonMendsWhatIsDamaged(t *testing.T) {
 	old, err := os.Stat(program)
 	m.check(err)
 
-	// What a power cut may leave on some file systems: the right size and time, and zeros.
+	// A power cut may leave this on some file systems: the right size and time, but zeros.
 	m.check(errors.Join(os.WriteFile(program, make([]byte, len(intact)), 0o755), os.Chtimes(program, old.ModTime(), old.ModTime())))
 	if out, err := m.run(0, []string{where}, "run", "--help"); err != nil || !strings.Contains(out, "Usage:") {
 		t.Errorf("daemon: %v: %s", err, out)

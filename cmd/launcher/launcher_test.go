@@ -44,10 +44,10 @@ func TestTheCommandIsFoundBehindFlags(t *testing.T) {
 	}
 }
 
-// fakeParcel is a directory that does not take programs in, or does.
+// fakeParcel is a directory that may or may not accept programs.
 type fakeParcel struct {
 	refuse map[string]error
-	// whole are the directories that hold all programs, sound those with the right content, too.
+	// whole are the directories that contain all programs; those in sound have the right content, too.
 	whole, sound map[string]bool
 	unpacked     []string
 }
@@ -65,7 +65,7 @@ func (f *fakeParcel) Unpack(dir string, good func(string) bool) (string, error) 
 	return f.Dir(dir), nil
 }
 
-// launch returns what was tried, in order.
+// launch returns the attempts, in order.
 func launch(t *testing.T, f *fakeParcel, euid int, denied string, line string) (tried []string, stderr string) {
 	t.Helper()
 	var errs bytes.Buffer
@@ -96,7 +96,7 @@ func launch(t *testing.T, f *fakeParcel, euid int, denied string, line string) (
 	return tried, stderr
 }
 
-// done ends a launcher that has become another program.
+// done stops a launcher that has executed another program.
 type done struct{}
 
 func TestWhereTheLauncherFindsThePrograms(t *testing.T) {

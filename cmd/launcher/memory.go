@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// fromMemory becomes monopod without a place on any disk: in a file that only memory holds, and that is gone with the process.
+// fromMemory executes monopod without writing to a disk: from a memory file that disappears with the process.
 func fromMemory(l *launcher) error {
 	fd, err := unix.MemfdCreate(program, unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING|unix.MFD_EXEC)
 	if errors.Is(err, unix.EINVAL) { // before Linux 6.3 all of them may be executed

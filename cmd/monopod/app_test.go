@@ -21,7 +21,7 @@ import (
 	"monopod/runner/runtimetest"
 )
 
-// actAsMonopod makes the test binary a daemon with a fake runtime: its value is the configuration file.
+// actAsMonopod makes the test binary a daemon with a fake runtime; its value is the path of the configuration file.
 const (
 	actAsMonopod = "TEST_ACT_AS_MONOPOD"
 	actStuck     = "TEST_STUCK"
@@ -39,7 +39,7 @@ func actAsDaemon() {
 	os.Exit(execute(p, []string{"run", "--config", os.Getenv(actAsMonopod)}))
 }
 
-// testDaemon is a monopod that runs in this process on a fake runtime, with real files and a real socket.
+// testDaemon is a monopod in this process with a fake runtime, real files and a real socket.
 type testDaemon struct {
 	t    testing.TB
 	dir  string
@@ -50,7 +50,7 @@ type testDaemon struct {
 	log  *daemontest.SyncBuffer
 	stop context.CancelFunc
 	code chan int
-	// patience is that for this daemon.
+	// patience is the timeout for this daemon.
 	patience time.Duration
 }
 
@@ -82,7 +82,7 @@ func (d *testDaemon) path(elem ...string) string {
 	return filepath.Join(append([]string{d.dir}, elem...)...)
 }
 
-// program returns a root's command line beside the daemon.
+// program returns the command line of root for the daemon.
 func (d *testDaemon) program() *program.Program {
 	p := &program.Program{
 		Stdin: strings.NewReader(""), Stdout: &daemontest.SyncBuffer{}, Stderr: &daemontest.SyncBuffer{}, Euid: func() int { return 0 },
@@ -106,7 +106,7 @@ func (d *testDaemon) start() {
 	})
 }
 
-// startOnly is start without waiting for it.
+// startOnly is start without waiting for the socket.
 func (d *testDaemon) startOnly() {
 	d.t.Helper()
 	ctx, stop := context.WithCancel(context.Background())
@@ -152,7 +152,7 @@ func (d *testDaemon) cmdContext(ctx context.Context, args ...string) result {
 	return result{out.String(), errs.String(), code}
 }
 
-// put writes a manifest the way a careful editor does.
+// put writes a manifest atomically.
 func (d *testDaemon) put(name, text string) {
 	d.t.Helper()
 	tmp := d.path("manifests", "."+name)
@@ -162,7 +162,7 @@ func (d *testDaemon) put(name, text string) {
 	}
 }
 
-// eventually waits for a condition that nothing announces.
+// eventually polls a condition for which there is no notification.
 func (d *testDaemon) eventually(what string, check func() error) {
 	d.t.Helper()
 	deadline := time.Now().Add(d.patience)
@@ -178,7 +178,7 @@ func (d *testDaemon) eventually(what string, check func() error) {
 	}
 }
 
-// shows waits until a command prints something.
+// shows waits until the output of a command contains want.
 func (d *testDaemon) shows(want string, args ...string) result {
 	d.t.Helper()
 	var r result
@@ -203,7 +203,7 @@ var (
 	spaces   = regexp.MustCompile(`(\S) {2,}`)
 )
 
-// steady replaces what is different in each run.
+// steady replaces text that differs in each run.
 func (d *testDaemon) steady(s string) string {
 	s = ownText(strings.ReplaceAll(s, d.dir, "$DIR"))
 	s = happened.ReplaceAllString(s, "\nEvents: ...\n")

@@ -26,7 +26,7 @@ import (
 
 const configMapYAML = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: app}\ndata: {k: %s}\n"
 
-// file writes a file beside the daemon's and returns its path.
+// file writes a file next to the daemon's and returns its path.
 func (d *testDaemon) file(name, text string) string {
 	d.t.Helper()
 	path := d.path("files", name)
@@ -37,7 +37,7 @@ func (d *testDaemon) file(name, text string) string {
 	return path
 }
 
-// says runs a command and compares what it prints and returns.
+// says runs a command and compares its output and exit code.
 func (d *testDaemon) says(code int, stdout, stderr string, args ...string) {
 	d.t.Helper()
 	r := d.cmd(args...)
@@ -47,7 +47,7 @@ func (d *testDaemon) says(code int, stdout, stderr string, args ...string) {
 	}
 }
 
-// saysAtLast does so until it is so: for a command with a limit that may be too short for what it says.
+// saysAtLast repeats a command until it succeeds, because its timeout may be too short for the expected output.
 func (d *testDaemon) saysAtLast(code int, stdout, stderr string, args ...string) {
 	d.t.Helper()
 	want := result{stdout, stderr, code}
@@ -61,7 +61,7 @@ func (d *testDaemon) saysAtLast(code int, stdout, stderr string, args ...string)
 	})
 }
 
-// applied are the names of the stored files.
+// applied returns the names of the stored files.
 func (d *testDaemon) applied() string {
 	d.t.Helper()
 	paths, err := filepath.Glob(d.path("root", "applied", "*"))
@@ -92,7 +92,7 @@ func TestApplyStoresWhatIsNewAndSaysSo(t *testing.T) {
 		t.Errorf("stored: %s", got)
 	}
 	d.says(0, "configmap/app configured\n", "", "apply", "-f", d.file("other.yaml", fmt.Sprintf(configMapYAML, "v2")))
-	// The same in other words is no change.
+	// The same content in another notation is not a change.
 	d.says(0, "configmap/app unchanged\n", "", "apply", "-f", d.file("flow.yaml", `{"kind": "ConfigMap", "apiVersion": "v1", "data": {"k": "v2"}, "metadata": {"name": "app"}}`))
 	web := d.pod("web")
 	if source := web.Annotations[node.AnnotationSource]; source != d.path("root", "applied", "pod.default.web.yaml")+":1" {
@@ -139,7 +139,7 @@ func TestARefusedDocumentNamesItsPlaceAndNothingIsStored(t *testing.T) {
 	}
 }
 
-// Each request is one change, and none waits for what another one has replaced.
+// Each request is one change, and none waits for an object that another one has replaced.
 func TestClientsThatApplyAtTheSameTimeComeOneAfterTheOther(t *testing.T) {
 	t.Parallel()
 	d := newDaemon(t)
@@ -233,7 +233,7 @@ func TestWhatAFileDefinesCanNeitherBeDeletedNorOverridden(t *testing.T) {
 	}
 }
 
-// A file that has been broken since the start of the agent keeps its pods all the same.
+// A file that has been invalid since the start of the agent still keeps its pods.
 func TestWhatAFileSaidBeforeItBrokeCanNeitherBeDeletedNorOverridden(t *testing.T) {
 	t.Parallel()
 	d := newDaemon(t)
@@ -262,7 +262,7 @@ func TestWhatAFileSaidBeforeItBrokeCanNeitherBeDeletedNorOverridden(t *testing.T
 	d.says(0, "pod/web deleted\n", "", "delete", "pod", "web")
 }
 
-// A pod goes from its file to the applied objects and back. It is the same pod all the time.
+// A pod moves from its file to the applied objects and back. It stays the same pod.
 func TestAPodMovesBetweenSourcesWithoutARestart(t *testing.T) {
 	t.Parallel()
 	d := newDaemon(t)
@@ -306,7 +306,7 @@ func TestAPodMovesBetweenSourcesWithoutARestart(t *testing.T) {
 	conflict(true)
 	d.says(0, "pod/web deleted\n", "warning: pod/web goes on: it is defined in $DIR/manifests/web.yaml:1 too\n", "delete", "pod", "web")
 	conflict(false)
-	// The other way round: it vanishes first, within the grace of its source. All but the request has been done before.
+	// The reverse: it disappears first, within the grace period of its source. Everything but the request was prepared before.
 	p := d.program()
 	in, input := io.Pipe()
 	out, errs := &daemontest.SyncBuffer{}, &daemontest.SyncBuffer{}
@@ -354,7 +354,7 @@ func TestSourceOrderDecidesWhoOverridesWhom(t *testing.T) {
 	}
 }
 
-// While the agent was away nothing has changed: whichever source is read first, nothing may flap.
+// While the agent was down nothing has changed: whichever source is read first, nothing may change.
 func TestAConflictDoesNotFlapWhenTheAgentStarts(t *testing.T) {
 	t.Parallel()
 	d := newDaemon(t)
@@ -421,7 +421,7 @@ func TestWaitForPods(t *testing.T) {
 	}
 }
 
-// TestWaitForWhatCannotBeIsRefusedAtOnce: it waited until its timeout.
+// TestWaitForWhatCannotBeIsRefusedAtOnce is a regression test: it waited until its timeout.
 func TestWaitForWhatCannotBeIsRefusedAtOnce(t *testing.T) {
 	t.Parallel()
 	d := newDaemon(t)
@@ -445,7 +445,7 @@ func TestWaitForWhatCannotBeIsRefusedAtOnce(t *testing.T) {
 	}
 }
 
-// TestWaitForLabels: for all pods that have them, or objects of another kind.
+// TestWaitForLabels waits for all pods with labels, and for objects of another kind.
 func TestWaitForLabels(t *testing.T) {
 	t.Parallel()
 	d := newDaemon(t)
@@ -566,7 +566,7 @@ func TestWaitGoesOnOverARestartOfTheDaemon(t *testing.T) {
 	d.says(1, "", "monopod: $DIR/run/monopod.sock does not exist; is monopod running? Start it with `monopod run`, or name its socket with --socket or MONOPOD_SOCKET\n", "wait", "web")
 }
 
-// A pod that is Ready as it was is not Ready as it was applied.
+// A pod that is Ready with the old manifest is not Ready with the applied one.
 func TestApplyWaitIsNotSatisfiedByTheOldPod(t *testing.T) {
 	t.Parallel()
 	d := newDaemon(t)

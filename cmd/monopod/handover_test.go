@@ -76,7 +76,7 @@ func TestWhoWaitsForTheLockFileEndsWhenAsked(t *testing.T) {
 	}
 	defer func() { _ = lock.Close() }()
 	d.startOnly()
-	told.Hear(t, "READY=1\nSTATUS=waiting for "+d.path("lock"))
-	told.Hear(t, "WATCHDOG=1")
+	told.Wait(t, "READY=1\nSTATUS=waiting for "+d.path("lock"))
+	told.Wait(t, "WATCHDOG=1")
 	d.end()
 }

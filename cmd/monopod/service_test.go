@@ -16,15 +16,15 @@ func TestTheServiceManagerHearsHowTheAgentIs(t *testing.T) {
 	n.Watchdog = 200 * time.Millisecond // of which an answer may take a quarter
 	d.put("web.yaml", podText("web", runtimetest.ScriptServe, 1))
 	d.start()
-	told.Hear(t, "READY=1")
-	told.Hear(t, "WATCHDOG=1")
-	told.Hear(t, "STATUS=1 pods: 1 running, 0 completed, 0 not")
+	told.Wait(t, "READY=1")
+	told.Wait(t, "WATCHDOG=1")
+	told.Wait(t, "STATUS=1 pods: 1 running, 0 completed, 0 not")
 	if r := d.cmd("drain"); r.code != 0 {
 		t.Fatalf("%+v", r)
 	}
-	told.Hear(t, "STATUS=1 pods: 0 running, 0 completed, 1 not; drained")
+	told.Wait(t, "STATUS=1 pods: 0 running, 0 completed, 1 not; drained")
 	d.end()
-	if m := told.Hear(t, "STOPPING=1"); m != "STOPPING=1\nSTATUS=stopping; the pods go on" {
+	if m := told.Wait(t, "STOPPING=1"); m != "STOPPING=1\nSTATUS=stopping; the pods go on" {
 		t.Errorf("told %q", m)
 	}
 }

@@ -1,4 +1,4 @@
-// Package cli holds the commands that need no daemon and no pods: version, config, and the words that a shell completes.
+// Package cli holds the commands that need neither a daemon nor pods: version, config, docs, and shell completion.
 //
 // It must not know what other commands do. It has no goroutines.
 package cli

@@ -22,16 +22,16 @@ import (
 	"monopod/node/localclient"
 )
 
-// completionPatience is how long a shell waits for a word at most.
+// completionPatience is the maximum time that a shell waits for a completion.
 const completionPatience = 2 * time.Second
 
-// completion asks the daemon for words that complete a command line. Without a daemon it offers none, silently.
+// completion requests the words that complete a command line from the daemon. Without a daemon it offers none, silently.
 type completion struct{ p *program.Program }
 
-// answers returns what may come behind args.
+// answers returns the possible words after args.
 type answers func(ctx context.Context, c *localclient.Client, o program.ClientFlags, args []string) []string
 
-// AddCompletion has the shell ask for pods, containers, ports, namespaces and images.
+// AddCompletion completes pods, containers, ports, namespaces and images.
 func (p Commands) AddCompletion(root *cobra.Command) {
 	k := completion{p.Program}
 	of := map[string]answers{
@@ -54,7 +54,7 @@ func (p Commands) AddCompletion(root *cobra.Command) {
 	}
 }
 
-// function asks a daemon for words.
+// function requests words from a daemon.
 func (k completion) function(w answers, directive cobra.ShellCompDirective) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		var o program.ClientFlags
@@ -70,7 +70,7 @@ func (k completion) function(w answers, directive cobra.ShellCompDirective) cobr
 	}
 }
 
-// first are words for the first argument.
+// first completes only the first argument.
 func first(w answers) answers {
 	return func(ctx context.Context, c *localclient.Client, o program.ClientFlags, args []string) []string {
 		if len(args) > 0 {
@@ -80,7 +80,7 @@ func first(w answers) answers {
 	}
 }
 
-// behind are words for the first argument and others for those behind it.
+// behind completes the first argument with head and the others with rest.
 func behind(head, rest answers) answers {
 	return func(ctx context.Context, c *localclient.Client, o program.ClientFlags, args []string) []string {
 		if len(args) == 0 {
@@ -94,7 +94,7 @@ func fixed(all ...string) answers {
 	return func(context.Context, *localclient.Client, program.ClientFlags, []string) []string { return all }
 }
 
-// kindsOf are words for the first argument, and pods for the next one, where it is about pods.
+// kindsOf completes the first argument with these kinds, and the next one with pods if the kind is pods.
 func kindsOf(all ...string) answers {
 	return behind(fixed(all...), func(ctx context.Context, c *localclient.Client, o program.ClientFlags, args []string) []string {
 		if len(args) > 1 || !program.IsPodWord(args[0]) && args[0] != "containers" {
@@ -104,7 +104,7 @@ func kindsOf(all ...string) answers {
 	})
 }
 
-// anyKind are words for the first argument, and behind a kind the names of its objects, behind KIND/NAME more of those.
+// anyKind completes the first argument with head; after a kind it offers names of its objects, after KIND/NAME more of those.
 func anyKind(head answers) answers {
 	return func(ctx context.Context, c *localclient.Client, o program.ClientFlags, args []string) []string {
 		if len(args) == 0 {
@@ -130,7 +130,7 @@ func anyKind(head answers) answers {
 	}
 }
 
-// knownObjects are pods, and workloads and Services as KIND/NAME, that are not in args.
+// knownObjects returns pods, and workloads and Services as KIND/NAME, that are not in args.
 func knownObjects(ctx context.Context, c *localclient.Client, o program.ClientFlags, args []string) []string {
 	all := knownPods(ctx, c, o, args)
 	for _, i := range objectsOf(ctx, c, o, "") {
@@ -142,7 +142,7 @@ func knownObjects(ctx context.Context, c *localclient.Client, o program.ClientFl
 	return all
 }
 
-// nameOf is a name as it is written: bare in the namespace that is meant, else with its own.
+// nameOf returns the name of an object as users write it: without its namespace if that is the selected one.
 func nameOf(o program.ClientFlags, i objects.Item) string {
 	name := i.Object.GetName()
 	if ns := i.Object.GetNamespace(); o.Namespace == "" && ns != "" && ns != "default" {
@@ -151,7 +151,7 @@ func nameOf(o program.ClientFlags, i objects.Item) string {
 	return name
 }
 
-// objectsOf are the objects of a kind; empty: of all.
+// objectsOf returns the objects of a kind; empty means of all kinds.
 func objectsOf(ctx context.Context, c *localclient.Client, o program.ClientFlags, kind string) []objects.Item {
 	found, err := c.Objects(ctx, localapi.ObjectQuery{Kind: kind, Namespace: o.Namespace})
 	if err != nil {
@@ -166,7 +166,7 @@ func objectsOf(ctx context.Context, c *localclient.Client, o program.ClientFlags
 	return all
 }
 
-// knownPods are the names of pods that are not in args: bare in the namespace that is meant, else with theirs.
+// knownPods returns the names of pods that are not in args, without the namespace if that is the selected one.
 func knownPods(ctx context.Context, c *localclient.Client, o program.ClientFlags, args []string) []string {
 	list, err := c.Pods(ctx, o.Namespace)
 	if err != nil {
@@ -185,7 +185,7 @@ func knownPods(ctx context.Context, c *localclient.Client, o program.ClientFlags
 	return names
 }
 
-// knownPlaces are pods to copy from or to; the shell knows files itself.
+// knownPlaces returns pods to copy from or to; the shell completes files itself.
 func knownPlaces(ctx context.Context, c *localclient.Client, o program.ClientFlags, args []string) []string {
 	if len(args) > 1 || len(args) == 1 && isPlace(args[0]) {
 		return nil
@@ -202,7 +202,7 @@ func isPlace(arg string) bool {
 	return remote
 }
 
-// podOf is the pod that the first of the arguments names that names one.
+// podOf returns the pod of the first argument that names one.
 func podOf(ctx context.Context, c *localclient.Client, o program.ClientFlags, args []string) *corev1.Pod {
 	for _, arg := range args {
 		if name, _, remote := attach.SplitPlace(arg); remote {
@@ -227,7 +227,7 @@ func knownContainers(ctx context.Context, c *localclient.Client, o program.Clien
 	return node.ContainerNames(pod)
 }
 
-// knownPorts are those of a pod, by name where they have one.
+// knownPorts returns the ports of a pod, by name if they have one.
 func knownPorts(ctx context.Context, c *localclient.Client, o program.ClientFlags, args []string) []string {
 	pod := podOf(ctx, c, o, args[:1])
 	if pod == nil {

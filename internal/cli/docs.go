@@ -14,7 +14,7 @@ import (
 	"monopod/internal/program"
 )
 
-// DocsCommand prints the pages of docs/, which are part of the program.
+// DocsCommand prints the pages of docs/, which are embedded in the program.
 func (p Commands) DocsCommand() *cobra.Command {
 	var man string
 	cmd := &cobra.Command{

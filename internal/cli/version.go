@@ -9,7 +9,7 @@ import (
 	"monopod/internal/version"
 )
 
-// VersionCommand prints which build this is.
+// VersionCommand prints the version and build.
 func (p Commands) VersionCommand() *cobra.Command {
 	var output string
 	cmd := &cobra.Command{

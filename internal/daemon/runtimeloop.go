@@ -42,7 +42,7 @@ func newRuntimeLoop(c *core, m *machineParts) *runtimeLoop {
 		r.deps.NameServers = c.names.addresses
 	}
 	r.observers = append(r.observers, m.observers...)
-	r.observers = append(r.observers, func(pool.Change) { c.memory.Stir() }, c.starts.Observe, c.traces.Observe, m.link.Observe)
+	r.observers = append(r.observers, func(pool.Change) { c.memory.PodChanged() }, c.starts.Observe, c.traces.Observe, m.link.Observe)
 	return r
 }
 

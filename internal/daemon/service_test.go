@@ -42,7 +42,7 @@ func TestTheWatchdogIsNotPingedWhileALoopStandsStill(t *testing.T) {
 		<-asked
 	}
 	stuck.Store(false)
-	for m := told.Hear(t, ""); m != "WATCHDOG=1"; m = told.Hear(t, "") {
+	for m := told.Wait(t, ""); m != "WATCHDOG=1"; m = told.Wait(t, "") {
 		if m != "STATUS=x" {
 			t.Errorf("told %q", m)
 		}
@@ -52,7 +52,7 @@ func TestTheWatchdogIsNotPingedWhileALoopStandsStill(t *testing.T) {
 	}
 	stop()
 	<-ended
-	told.Hear(t, "STOPPING=1")
+	told.Wait(t, "STOPPING=1")
 }
 
 // A service that cannot look after its pods has started all the same.
@@ -67,8 +67,8 @@ func TestAServiceIsReadyThoughItsRuntimeIsNot(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan struct{})
 	go func() { s.run(ctx); close(ended) }()
-	told.Hear(t, "STATUS=containers cannot be seen: x")
-	told.Hear(t, "READY=1")
+	told.Wait(t, "STATUS=containers cannot be seen: x")
+	told.Wait(t, "READY=1")
 	stop()
 	<-ended
 }

@@ -447,7 +447,7 @@ func (p *Pinned) SyncPins(_ context.Context, digests []string) ([]string, error)
 	return p.gone, p.err
 }
 
-// Calls returns the digests of each call of SyncPins, in order.
+// Calls returns the digests of each call of SyncPins, separated by spaces.
 func (p *Pinned) Calls() []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()

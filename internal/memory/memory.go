@@ -44,12 +44,12 @@ type Trimmer struct {
 	changes atomic.Int64
 	// answers counts answered requests and other small work, see Touch.
 	answers atomic.Int64
-	stirred chan struct{}
+	woken   chan struct{}
 }
 
 // NewTrimmer returns a Trimmer for this process. GOGC in the environment turns its limit of garbage off.
 func NewTrimmer() *Trimmer {
-	t := &Trimmer{Release: giveBack, limit: func(percent int) { debug.SetGCPercent(percent) }, stirred: make(chan struct{}, 1)}
+	t := &Trimmer{Release: giveBack, limit: func(percent int) { debug.SetGCPercent(percent) }, woken: make(chan struct{}, 1)}
 	if os.Getenv("GOGC") != "" { // somebody knows better
 		t.limit = func(int) {}
 	}
@@ -68,8 +68,8 @@ func (t *Trimmer) Expect(pods int) {
 	}
 }
 
-// Stir records that a pod has changed.
-func (t *Trimmer) Stir() {
+// PodChanged records that a pod has changed.
+func (t *Trimmer) PodChanged() {
 	t.changes.Add(1)
 	t.wake()
 }
@@ -85,7 +85,7 @@ func (t *Trimmer) Touch() { t.Answered() }
 
 func (t *Trimmer) wake() {
 	select {
-	case t.stirred <- struct{}{}:
+	case t.woken <- struct{}{}:
 	default:
 	}
 }
@@ -124,7 +124,7 @@ func (t *Trimmer) Run(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-t.stirred:
+		case <-t.woken:
 		case <-later:
 			later = nil
 		}

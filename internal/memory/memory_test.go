@@ -33,7 +33,7 @@ func TestMemoryIsGivenBackOnceAfterMuchWork(t *testing.T) {
 		go func() { m.Run(ctx); close(done) }()
 		work := func(changes int, every time.Duration) {
 			for range changes {
-				m.Stir()
+				m.PodChanged()
 				time.Sleep(every)
 			}
 		}

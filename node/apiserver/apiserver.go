@@ -115,10 +115,10 @@ type Config struct {
 
 // Agent reports. All of it is in Run.
 type Agent struct {
-	cfg   Config
-	log   *slog.Logger
-	store *store
-	word  *word
+	cfg      Config
+	log      *slog.Logger
+	store    *store
+	bindings *bindings
 	// told is the last result of Bound, nil before the first one. It belongs to the caller of Bound.
 	told error
 
@@ -150,7 +150,7 @@ func New(cfg Config) *Agent {
 	if cfg.Refused == nil {
 		cfg.Refused = func(*Refusal) {}
 	}
-	return &Agent{cfg: cfg, log: cfg.Log.With("concern", "apiserver"), store: newStore(cfg.Source), word: newWord()}
+	return &Agent{cfg: cfg, log: cfg.Log.With("concern", "apiserver"), store: newStore(cfg.Source), bindings: newBindings()}
 }
 
 // Gone records the last status of a pod that has been removed from this machine. It must be called before Config.Pods leaves the pod out.

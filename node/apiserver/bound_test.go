@@ -154,15 +154,15 @@ func TestBoundTellsWhatIsNew(t *testing.T) {
 			}
 		}
 		later := func(d time.Duration, body, tag string, err error) {
-			time.AfterFunc(d, func() { a.word.set([]byte(body), tag, err) })
+			time.AfterFunc(d, func() { a.bindings.set([]byte(body), tag, err) })
 		}
-		ask("nothing is known yet", errNotTold.Error(), firstWord)
+		ask("nothing is known yet", errBindingsUnknown.Error(), firstWait)
 		later(time.Second, "one", "1", nil)
 		ask("the first word", "one", time.Second)
-		ask("nothing changes", ErrSame.Error(), longestWord)
+		ask("nothing changes", ErrSame.Error(), longestWait)
 		later(time.Second, "", "", errors.New("gone"))
 		ask("nobody is there", "gone", time.Second)
-		ask("still nobody", "gone", longestWord)
+		ask("still nobody", "gone", longestWait)
 		later(time.Second, "one", "1", nil)
 		ask("it is the same", ErrSame.Error(), time.Second)
 		later(time.Second, "two", "2", nil)
@@ -174,7 +174,7 @@ func TestBoundTellsWhatIsNew(t *testing.T) {
 		}
 		// What is on disk is what it is.
 		b := New(config(t, "", newBoard()))
-		b.word.set([]byte("one"), "1", nil)
+		b.bindings.set([]byte("one"), "1", nil)
 		if _, _, err := b.Bound(t.Context(), "1"); !errors.Is(err, ErrSame) {
 			t.Error(err)
 		}
@@ -212,7 +212,7 @@ func TestAPodWithUnreadableReferencesDoesNotBlockOthers(t *testing.T) {
 	}
 	g := &gatherer{Agent: a, client: c, objects: map[object]*fetched{}, tokens: map[account]*token{}}
 	pods := func() string {
-		_, body, _, err := a.word.get()
+		_, body, _, err := a.bindings.get()
 		if err != nil {
 			return err.Error()
 		}

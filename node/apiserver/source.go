@@ -27,30 +27,30 @@ const (
 	longestToken, shortestToken = 24 * time.Hour, time.Minute
 	// maxDocuments bounds what all pods refer to together.
 	maxDocuments = 6 << 20
-	// firstWord is how long Bound waits for the first word, longestWord for another one.
-	firstWord, longestWord = 3 * time.Second, 5 * time.Minute
+	// firstWait is how long Bound waits for the first list of bound pods, longestWait for a changed one.
+	firstWait, longestWait = 3 * time.Second, 5 * time.Minute
 )
 
 // ErrSame means that the pods bound here have not changed.
 var ErrSame = errors.New("nothing has changed")
 
-// errNotTold means that the pods bound to this node are not known.
-var errNotTold = errors.New("the API server has not said yet what is bound to this node")
+// errBindingsUnknown means that the pods bound to this node are not known.
+var errBindingsUnknown = errors.New("the API server has not said yet what is bound to this node")
 
-// word is the last known list of pods bound to this node.
-type word struct {
+// bindings is the last known list of pods bound to this node.
+type bindings struct {
 	mu   sync.Mutex
 	body []byte
 	tag  string
 	err  error
-	// changed is closed with the next word.
+	// changed is closed when the list changes.
 	changed chan struct{}
 }
 
-func newWord() *word { return &word{err: errNotTold, changed: make(chan struct{})} }
+func newBindings() *bindings { return &bindings{err: errBindingsUnknown, changed: make(chan struct{})} }
 
 // set stores the list; an error means that it is unknown.
-func (w *word) set(body []byte, tag string, err error) {
+func (w *bindings) set(body []byte, tag string, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if tag == w.tag && client.Plain(err) == client.Plain(w.err) {
@@ -61,7 +61,7 @@ func (w *word) set(body []byte, tag string, err error) {
 	w.changed = make(chan struct{})
 }
 
-func (w *word) get() (changed <-chan struct{}, body []byte, tag string, err error) {
+func (w *bindings) get() (changed <-chan struct{}, body []byte, tag string, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.changed, w.body, w.tag, w.err
@@ -71,19 +71,19 @@ func (w *word) get() (changed <-chan struct{}, body []byte, tag string, err erro
 // there is something to say: a List with another tag than seen; ErrSame, when it is known again that it is that one; or
 // another error, why it is not known. After a while it says it once more. One goroutine asks.
 func (a *Agent) Bound(ctx context.Context, seen string) (body []byte, tag string, err error) {
-	for end := time.Now().Add(longestWord); ; {
-		changed, body, tag, err := a.word.get()
+	for end := time.Now().Add(longestWait); ; {
+		changed, body, tag, err := a.bindings.get()
 		left := time.Until(end)
 		switch {
-		case errors.Is(err, errNotTold) && a.told == nil: // it has just begun
-			left = time.Until(end.Add(firstWord - longestWord))
+		case errors.Is(err, errBindingsUnknown) && a.told == nil: // it has just begun
+			left = time.Until(end.Add(firstWait - longestWait))
 		case err == nil && tag != seen:
 			a.told = ErrSame
 			return body, tag, nil
 		case err == nil:
 			err = ErrSame
 		}
-		if a.told != nil && client.Plain(a.told) != client.Plain(err) || left <= 0 || a.told == nil && !errors.Is(err, errNotTold) {
+		if a.told != nil && client.Plain(a.told) != client.Plain(err) || left <= 0 || a.told == nil && !errors.Is(err, errBindingsUnknown) {
 			a.told = err
 			return nil, "", err
 		}
@@ -130,12 +130,12 @@ type token struct {
 	again, end time.Time
 }
 
-// gatherBound keeps the word about bound pods true.
+// gatherBound keeps the list of bound pods up to date.
 func (a *Agent) gatherBound(ctx context.Context, c *client.Client) error {
 	g := &gatherer{Agent: a, client: c, server: c.Config.Host, objects: map[object]*fetched{}, tokens: map[account]*token{}, checked: map[types.UID]checked{}}
 	changed, cancel := a.cfg.Pods.Subscribe()
 	defer cancel()
-	defer a.word.set(nil, "", errNotTold)
+	defer a.bindings.set(nil, "", errBindingsUnknown)
 	w := a.waits()
 	for ctx.Err() == nil {
 		err := g.once(ctx)
@@ -150,7 +150,7 @@ func (a *Agent) gatherBound(ctx context.Context, c *client.Client) error {
 		case err == nil:
 			w.Reset()
 			wake = nil
-		case errors.Is(err, errNotTold):
+		case errors.Is(err, errBindingsUnknown):
 			delay = w.Last
 		default:
 			delay = w.Next()
@@ -164,13 +164,13 @@ func (a *Agent) gatherBound(ctx context.Context, c *client.Client) error {
 	return nil
 }
 
-// once asks for what is not known, and sets the word.
+// once requests missing objects, and updates the list.
 func (g *gatherer) once(ctx context.Context) error {
 	pods, known := g.store.boundPods()
 	local, complete := g.cfg.Pods.Pods()
 	if !known || !complete { // what has ended must be known before it is begun again
-		g.word.set(nil, "", errNotTold)
-		return errNotTold
+		g.bindings.set(nil, "", errBindingsUnknown)
+		return errBindingsUnknown
 	}
 	here := map[types.UID]bool{}
 	g.begun = map[types.UID]*corev1.Pod{}
@@ -215,7 +215,7 @@ func (g *gatherer) once(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	g.word.set(body, tag, nil)
+	g.bindings.set(body, tag, nil)
 	return errors.Join(later...)
 }
 
@@ -269,7 +269,7 @@ func (g *gatherer) introduce(p, doc *corev1.Pod, objects map[object]*fetched) {
 
 func (g *gatherer) unknown(err error) error {
 	if plainly := client.Fatal(err); plainly == nil {
-		g.word.set(nil, "", err)
+		g.bindings.set(nil, "", err)
 	}
 	return err
 }

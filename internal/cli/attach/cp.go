@@ -48,7 +48,7 @@ func (p Commands) CopyCommand() *cobra.Command {
 	return cmd
 }
 
-// SplitPlace reads POD:PATH. What begins with a dot or a slash is a local path.
+// SplitPlace parses POD:PATH. An argument that begins with a dot or a slash is a local path.
 func SplitPlace(arg string) (pod, path string, remote bool) {
 	pod, path, remote = strings.Cut(arg, ":")
 	return pod, path, remote && !strings.HasPrefix(arg, ".") && !strings.HasPrefix(arg, "/")
@@ -94,7 +94,7 @@ func (p Commands) copy(ctx context.Context, o *copyOptions, from, to string) err
 	return err
 }
 
-// nameContainer fills in the container that is meant.
+// nameContainer sets the container if none was named.
 func (p Commands) nameContainer(ctx context.Context, c *localclient.Client, key manifests.Key, name *string) error {
 	pod, err := lookup.FindPod(ctx, c, key)
 	if err == nil && *name == "" {
@@ -173,5 +173,5 @@ func (p Commands) copyIn(ctx context.Context, c *localclient.Client, from string
 	return append(warnings, written.Warnings...), err
 }
 
-// errAnswered ends what is still to be sent when the answer has come.
+// errAnswered stops sending once the answer has arrived.
 var errAnswered = errors.New("the answer has come")

@@ -89,7 +89,7 @@ func (p Commands) exec(ctx context.Context, o *execOptions, target program.Objec
 	return nil
 }
 
-// containerFor is the container that is meant.
+// containerFor returns the container to use.
 func (p Commands) containerFor(o *execOptions, pod *corev1.Pod) string {
 	if o.container != "" {
 		return o.container
@@ -97,14 +97,14 @@ func (p Commands) containerFor(o *execOptions, pod *corev1.Pod) string {
 	return p.defaultContainer(pod)
 }
 
-// note tells the user something, but not with --quiet.
+// note prints a note for the user, unless --quiet is set.
 func (p Commands) note(o *execOptions, format string, args ...any) {
 	if !o.quiet {
 		p.Errs().Printf(format+"\n", args...)
 	}
 }
 
-// streams are those of this process, as asked for. Call done when the far end has ended.
+// streams returns the requested streams of this process. Call done when the remote process has exited.
 func (p Commands) streams(o *execOptions) (s streams.Streams, done func(), err error) {
 	s = streams.Streams{Stdout: p.Raw(), Stderr: p.RawErr(), TTY: o.tty}
 	done = func() {}

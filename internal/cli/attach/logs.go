@@ -18,7 +18,7 @@ import (
 	"monopod/node"
 )
 
-// annotationDefaultContainer is kubectl's: the container that is meant when none is named.
+// annotationDefaultContainer is kubectl's annotation for the container to use when none is named.
 const annotationDefaultContainer = "kubectl.kubernetes.io/default-container"
 
 // logsOptions are the flags of `logs`.
@@ -85,7 +85,7 @@ func (p Commands) LogsCommand() *cobra.Command {
 	return cmd
 }
 
-// query returns the request's parameters, which have the kubelet's names.
+// query returns the request's parameters, which are named as in the kubelet's API.
 func (o *logsOptions) query() (url.Values, error) {
 	q := url.Values{}
 	for name, on := range map[string]bool{"follow": o.follow, "previous": o.previous, "timestamps": o.timestamps} {
@@ -103,7 +103,7 @@ func (o *logsOptions) query() (url.Values, error) {
 		q.Set("limitBytes", strconv.FormatInt(o.limitBytes, 10))
 	}
 	if o.since > 0 {
-		// Whole seconds, rounded up: rather a line too many than one missing.
+		// Whole seconds, rounded up: an extra line is better than a missing one.
 		q.Set("sinceSeconds", strconv.FormatInt(int64((o.since+time.Second-1)/time.Second), 10))
 	}
 	if o.sinceTime != "" {

@@ -27,12 +27,12 @@ type logSource struct {
 	container string
 }
 
-// prefix begins the lines of a log with --prefix, as with kubectl.
+// prefix returns the prefix of lines with --prefix, as in kubectl.
 func (s logSource) prefix() string {
 	return printer.Sprintf("[pod/%s/%s] ", s.key.Name, s.container)
 }
 
-// logSources are the containers whose logs are meant.
+// logSources returns the containers whose logs are printed.
 func (p Commands) logSources(o *logsOptions, pods []corev1.Pod) []logSource {
 	var all []logSource
 	for i := range pods {
@@ -52,7 +52,7 @@ func (p Commands) logSources(o *logsOptions, pods []corev1.Pod) []logSource {
 	return all
 }
 
-// selectedPods are those that -l selects.
+// selectedPods returns the pods selected by -l.
 func selectedPods(ctx context.Context, c *localclient.Client, o *logsOptions) ([]corev1.Pod, error) {
 	chosen, err := lookup.ParseSelector(o.selector)
 	if err != nil {
@@ -71,11 +71,11 @@ func selectedPods(ctx context.Context, c *localclient.Client, o *logsOptions) ([
 	return pods, nil
 }
 
-// maxFollowed is how many logs are followed at once.
+// maxFollowed is the maximum number of logs followed concurrently.
 const maxFollowed = 20
 
-// manyLogs prints logs one after the other, or with --follow line by line as they come. One that cannot be read does not keep the others
-// from being printed.
+// manyLogs prints logs one after the other, or with --follow concurrently, line by line. An unreadable log does not prevent others from
+// being printed.
 func (p Commands) manyLogs(ctx context.Context, c *localclient.Client, o *logsOptions, q url.Values, all []logSource) error {
 	if o.follow && len(all) > maxFollowed {
 		return program.Usagef("--follow prints at most %d logs, these are %d; select fewer pods", maxFollowed, len(all))
@@ -99,7 +99,7 @@ func (p Commands) manyLogs(ctx context.Context, c *localclient.Client, o *logsOp
 	return errors.Join(errs...)
 }
 
-// logJob is a log to print beside others.
+// logJob is one of several logs to print.
 type logJob struct {
 	o    *logsOptions
 	q    url.Values
@@ -108,7 +108,7 @@ type logJob struct {
 	mu *sync.Mutex
 }
 
-// oneLog prints a log by lines. A line that is longer than the buffer is printed in parts.
+// oneLog prints a log line by line. A line longer than the buffer is printed in parts.
 func (p Commands) oneLog(ctx context.Context, c *localclient.Client, j logJob) error {
 	q := maps.Clone(j.q)
 	q.Set("container", j.from.container)

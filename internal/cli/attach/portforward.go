@@ -51,12 +51,12 @@ func (p Commands) PortForwardCommand() *cobra.Command {
 	return cmd
 }
 
-// forwarded is one port.
+// forwarded is one forwarded port.
 type forwarded struct {
 	local, remote int
 }
 
-// parseForward reads [LOCAL:]REMOTE.
+// parseForward parses [LOCAL:]REMOTE.
 func parseForward(text string, through lookup.Reached) (forwarded, error) {
 	local, remote, both := strings.Cut(text, ":")
 	if !both {
@@ -126,7 +126,7 @@ func (p Commands) portForward(ctx context.Context, o *forwardOptions, target pro
 	return nil
 }
 
-// acceptDelay is the wait after a connection that could not be accepted.
+// acceptDelay is the pause after a failed accept.
 const acceptDelay = 100 * time.Millisecond
 
 // accept serves connections until the listener is closed.
@@ -144,7 +144,7 @@ func accept(ctx context.Context, ln net.Listener, wg *sync.WaitGroup, serve func
 	}
 }
 
-// listenOn opens a port on addresses; 0: one that is free, the same on all. Of the two that localhost stands for one will do.
+// listenOn opens a port on addresses; 0 selects an unused one, the same on all. For localhost, one of its two addresses is sufficient.
 func listenOn(ctx context.Context, addresses []string, port int) (all []net.Listener, err error) {
 	var config net.ListenConfig
 	for _, address := range addresses {

@@ -13,17 +13,17 @@ import (
 	"monopod/internal/streams"
 )
 
-// terminal is that of the user, as it is while another one is at the far end: each key goes there as it is.
+// terminal is the terminal of the user in raw mode: each key is sent to the remote terminal.
 type terminal struct {
 	fd    int
 	state *term.State
 	once  sync.Once
-	// sizes has the size, at once and when it changes.
+	// sizes receives the size initially and after each change.
 	sizes   chan streams.Size
 	changed chan os.Signal
 }
 
-// takeTerminal takes the user's terminal until restore is called, which also the end of the program by a signal does.
+// takeTerminal sets raw mode until restore is called, or a signal ends the program.
 func (p Commands) takeTerminal() (*terminal, error) {
 	in, ok := p.Stdin.(*os.File)
 	if !ok {
@@ -42,7 +42,7 @@ func (p Commands) takeTerminal() (*terminal, error) {
 	return t, nil
 }
 
-// follow tells the latest size of the terminal, until restore.
+// follow sends the latest size of the terminal, until restore.
 func (t *terminal) follow() {
 	for range t.changed {
 		width, height, err := term.GetSize(t.fd)
@@ -57,7 +57,7 @@ func (t *terminal) follow() {
 	}
 }
 
-// restore gives the terminal back as it was.
+// restore restores the mode of the terminal.
 func (t *terminal) restore() {
 	t.once.Do(func() {
 		signal.Stop(t.changed)
@@ -66,19 +66,19 @@ func (t *terminal) restore() {
 	})
 }
 
-// The keys that leave a terminal alone, as docker has them.
+// The detach keys, as in docker.
 const (
 	keyDetach1 = 0x10 // Ctrl-P
 	keyDetach2 = 0x11 // Ctrl-Q
 )
 
-// errDetach ends an input in which the keys to leave came.
+// errDetach ends the input after the detach keys.
 var errDetach = errors.New("detached")
 
-// detachable is input that ends with the two keys to leave.
+// detachable is an input that ends with the two detach keys.
 type detachable struct {
 	from io.Reader
-	// held reports that the first key was typed and not passed on yet.
+	// held means that the first key was typed and not passed on yet.
 	held  bool
 	rest  []byte
 	leave func()

@@ -27,7 +27,7 @@ type applyOptions struct {
 	wait    bool
 	timeout time.Duration
 	output  string
-	// ignoreNotFound belongs to `delete`.
+	// ignoreNotFound is a flag of `delete`.
 	ignoreNotFound bool
 }
 
@@ -113,7 +113,7 @@ func (p Commands) apply(ctx context.Context, o *applyOptions) error {
 	return p.await(ctx, c, awaited{goals: goals, timeout: o.timeout})
 }
 
-// printRollbacks warns of pods that run an earlier revision: applying the same manifest again does not change that.
+// printRollbacks warns about pods that run an earlier revision: applying the same manifest again does not change that.
 func (p Commands) printRollbacks(r localapi.ApplyResult) {
 	for _, object := range r.Objects {
 		for _, pod := range object.Pods {
@@ -124,7 +124,7 @@ func (p Commands) printRollbacks(r localapi.ApplyResult) {
 	}
 }
 
-// readManifests reads what the -f flags name.
+// readManifests reads the files of the -f flags.
 func (p Commands) readManifests(paths []string) ([]localapi.ManifestFile, error) {
 	var files []localapi.ManifestFile
 	var errs []error
@@ -142,7 +142,7 @@ func (p Commands) readManifests(paths []string) ([]localapi.ManifestFile, error)
 	return files, errors.Join(errs...)
 }
 
-// refused prints the lines of a refusal as `validate` does, so that editors find the place.
+// refused prints the errors of a refusal in the format of `validate`, which editors understand.
 func (p Commands) refused(err error) error {
 	if !apierrors.IsInvalid(err) && !apierrors.IsConflict(err) {
 		return err
@@ -213,7 +213,7 @@ func (p Commands) delete(ctx context.Context, o *applyOptions, args []string) er
 	return nil
 }
 
-// printMissing says which objects do not exist, and whether that is an error.
+// printMissing prints which objects do not exist, and returns whether that is an error.
 func (p Commands) printMissing(o *applyOptions, r localapi.ApplyResult) bool {
 	missing := false
 	for _, object := range r.Objects {
@@ -225,7 +225,7 @@ func (p Commands) printMissing(o *applyOptions, r localapi.ApplyResult) bool {
 	return missing
 }
 
-// objectRefs reads "KIND NAME..." or "KIND/NAME...".
+// objectRefs parses "KIND NAME..." or "KIND/NAME...".
 func (o *applyOptions) objectRefs(args []string) ([]localapi.ObjectRef, error) {
 	var refs []localapi.ObjectRef
 	word := ""

@@ -1,4 +1,4 @@
-// Package change holds the commands that tell a daemon what to do: apply, delete, scale, restart, drain, cordon, and wait for what comes of it.
+// Package change holds the commands that request changes from a daemon: apply, delete, scale, restart, drain, cordon, and wait.
 //
 // It must not touch pods itself. Its goroutines end with the command.
 package change

@@ -52,10 +52,10 @@ func (p Commands) DrainCommand() *cobra.Command {
 	return cmd
 }
 
-// leastRequest is what a daemon gets to answer, however short --timeout is: then it is known which pods are left.
+// leastRequest is the minimum time for an answer of the daemon, however short --timeout is, so that the remaining pods are known.
 const leastRequest = 500 * time.Millisecond
 
-// drain asks for a drain and follows it to its end.
+// drain requests a drain and watches it until it is complete.
 func (p Commands) drain(ctx context.Context, o *drainOptions, r localapi.DrainRequest) error {
 	c := p.Client(&o.ClientFlags)
 	asked, began := ctx, time.Now()
@@ -101,7 +101,7 @@ func (p Commands) drain(ctx context.Context, o *drainOptions, r localapi.DrainRe
 	return err
 }
 
-// errDrained is the good end of a drain.
+// errDrained ends the watch when the drain is complete.
 var errDrained = errors.New("drained")
 
 // CordonCommand returns `monopod cordon`.

@@ -80,7 +80,7 @@ type amendment struct {
 	do      func(tree map[string]any) error
 }
 
-// change applies a workload again, changed.
+// change modifies a workload and applies it again.
 func (p Commands) change(ctx context.Context, o *program.ClientFlags, args []string, e amendment) error {
 	target, err := o.ObjectArg(args)
 	if err != nil {
@@ -119,7 +119,7 @@ func (p Commands) change(ctx context.Context, o *program.ClientFlags, args []str
 	return nil
 }
 
-// written returns an object as it is written; of a pod that is its latest accepted manifest.
+// written returns an object as it was applied; for a pod that is its latest accepted manifest.
 func written(ctx context.Context, c *localclient.Client, o program.Object) (objects.Item, error) {
 	if o.Kind != "Pod" {
 		return lookup.FindObject(ctx, c, o)

@@ -23,20 +23,20 @@ import (
 	"monopod/node/localclient"
 )
 
-// goal is what a pod is to become.
+// goal is the condition that a pod must meet.
 type goal struct {
-	// what names it, as "condition Ready".
+	// what describes it, as "condition Ready".
 	what string
 	// met checks an existing pod; gone reports that a missing pod meets the goal.
 	met  func(*corev1.Pod) bool
 	gone bool
 	// lost reports that the pod ended in a state from which the goal cannot be met; nil never does.
 	lost func(*corev1.Pod) bool
-	// hash is that of the manifest that is to run; empty: whichever does.
+	// hash is the hash of the manifest that must run; empty means any.
 	hash string
 }
 
-// goneGoal is that the pod does not exist.
+// goneGoal is met when the pod does not exist.
 func goneGoal() goal {
 	return goal{what: "deletion", met: func(*corev1.Pod) bool { return false }, gone: true}
 }
@@ -53,7 +53,7 @@ func appliedGoal(hash string) goal {
 	}
 }
 
-// conditionGoal reads "Ready" or "Ready=False".
+// conditionGoal parses "Ready" or "Ready=False".
 func conditionGoal(text string) goal {
 	kind, want, explicit := strings.Cut(text, "=")
 	if !explicit {
@@ -92,7 +92,7 @@ func atRest(p *corev1.Pod) bool {
 	return ended && p.Annotations[node.AnnotationNextTry] == ""
 }
 
-// parseGoal reads the value of --for.
+// parseGoal parses the value of --for.
 func parseGoal(text string) (goal, error) {
 	kind, value, _ := strings.Cut(text, "=")
 	switch {
@@ -112,7 +112,7 @@ func phases() []corev1.PodPhase {
 	return []corev1.PodPhase{corev1.PodPending, corev1.PodRunning, corev1.PodSucceeded, corev1.PodFailed, corev1.PodUnknown}
 }
 
-// awaited are pods and what they are to become.
+// awaited are pods and their goals.
 type awaited struct {
 	goals   map[manifests.Key]goal
 	timeout time.Duration
@@ -182,7 +182,7 @@ func (p Commands) wait(ctx context.Context, o *waitOptions, args []string) error
 	return p.await(ctx, c, awaited{goals: goals, timeout: o.timeout, met: met})
 }
 
-// waitedFor returns what is named, or selected.
+// waitedFor returns the named or selected pods.
 func (p Commands) waitedFor(ctx context.Context, c *localclient.Client, o *waitOptions, args []string) ([]program.Object, error) {
 	switch {
 	case o.selector != "":
@@ -195,7 +195,7 @@ func (p Commands) waitedFor(ctx context.Context, c *localclient.Client, o *waitO
 	return o.WaitArgs(args)
 }
 
-// waitSelected returns the objects of a kind with the labels that -l asks for.
+// waitSelected returns the objects of a kind selected by -l.
 func (p Commands) waitSelected(ctx context.Context, c *localclient.Client, o *waitOptions, args []string) ([]program.Object, error) {
 	kind := "Pod"
 	if len(args) > 0 {
@@ -229,7 +229,7 @@ func (p Commands) waitSelected(ctx context.Context, c *localclient.Client, o *wa
 	return all, nil
 }
 
-// errMet ends a watch when nothing is left to wait for.
+// errMet ends a watch when all goals are met.
 var errMet = errors.New("all goals are met")
 
 // await waits until all pods have reached their goals.
@@ -262,15 +262,15 @@ func (p Commands) await(ctx context.Context, c *localclient.Client, a awaited) e
 	return err
 }
 
-// waiting follows a watch.
+// waiting is the state of a watch.
 type waiting struct {
 	awaited
 	// left has the pods that have not reached their goal, pods the latest state of all.
 	left map[manifests.Key]goal
 	pods map[manifests.Key]*corev1.Pod
-	// before are the rollbacks that pods had when they were seen first, empty for none.
+	// before are the rollbacks of pods when they were first observed; empty for none.
 	before map[manifests.Key]string
-	// seen reports that the initial list is complete: a pod that is not in pods does not exist.
+	// seen means that the initial list is complete: a pod that is not in pods does not exist.
 	seen bool
 }
 
@@ -278,10 +278,10 @@ func newWaiting(a awaited) *waiting {
 	return &waiting{awaited: a, left: maps.Clone(a.goals), pods: map[manifests.Key]*corev1.Pod{}, before: map[manifests.Key]string{}}
 }
 
-// rewatch is how long to wait for a daemon that has ended while it was watched: it is probably being restarted.
+// rewatch is the pause after a daemon has exited during the watch: it is probably being restarted.
 const rewatch = 200 * time.Millisecond
 
-// watch follows all pods, also over restarts of the daemon.
+// watch watches all pods, even over restarts of the daemon.
 func (w *waiting) watch(ctx context.Context, c *localclient.Client) error {
 	for ended := false; ; {
 		err := c.WatchAll(ctx, w.see)
@@ -296,7 +296,7 @@ func (w *waiting) watch(ctx context.Context, c *localclient.Client) error {
 	}
 }
 
-// lostError is a pod that will not reach its goal.
+// lostError means that a pod will not reach its goal.
 type lostError string
 
 // Error implements error.
@@ -325,7 +325,7 @@ func (w *waiting) takenBack(key manifests.Key, g goal, pod *corev1.Pod) string {
 	return rollback
 }
 
-// see takes an event; the error ends the watch.
+// see handles an event; an error ends the watch.
 func (w *waiting) see(e localclient.PodEvent) error {
 	key := manifests.Key{Namespace: e.Object.Namespace, Name: e.Object.Name}
 	g, wanted := w.left[key]
@@ -351,7 +351,7 @@ func (w *waiting) see(e localclient.PodEvent) error {
 	return w.ended()
 }
 
-// look holds a pod to its goal.
+// look compares a pod with its goal.
 func (w *waiting) look(key manifests.Key, g goal, pod *corev1.Pod) error {
 	back := w.takenBack(key, g, pod)
 	switch {
@@ -365,7 +365,7 @@ func (w *waiting) look(key manifests.Key, g goal, pod *corev1.Pod) error {
 	return w.ended()
 }
 
-// ended ends the watch once nothing is left to wait for.
+// ended returns errMet when all goals are met.
 func (w *waiting) ended() error {
 	if len(w.left) == 0 {
 		return errMet

@@ -18,10 +18,10 @@ import (
 	"monopod/node/localclient"
 )
 
-// objectPeriod is the time between two looks at an object.
+// objectPeriod is the polling interval.
 const objectPeriod = 500 * time.Millisecond
 
-// waitFor is what --for and --timeout say.
+// waitFor holds the values of --for and --timeout.
 type waitFor struct {
 	until   string
 	timeout time.Duration
@@ -42,7 +42,7 @@ func (p Commands) waitObjects(ctx context.Context, c *localclient.Client, all []
 	return nil
 }
 
-// waitable refuses to wait for what objects of a kind never have.
+// waitable refuses conditions that objects of a kind never have.
 func waitable(kind, until string) error {
 	what, value, _ := strings.Cut(until, "=")
 	name, _, _ := strings.Cut(value, "=")
@@ -60,7 +60,7 @@ func waitable(kind, until string) error {
 	return program.Usagef("a %s has no condition %s; %s", kind, name, hint)
 }
 
-// waitObject waits until an object besides pods is as --for says.
+// waitObject waits until an object that is not a pod meets --for.
 func (p Commands) waitObject(ctx context.Context, c *localclient.Client, o program.Object, until string) error {
 	_, value, _ := strings.Cut(until, "=")
 	last, seen := "monopod has not answered yet", false

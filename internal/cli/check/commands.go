@@ -1,4 +1,4 @@
-// Package check holds the command that checks manifests without a daemon, and reads the files that commands are given.
+// Package check holds the command that checks manifests without a daemon, and reads the manifest files of other commands.
 //
 // It must not judge manifests itself, which is the job of package verdict. It has no goroutines.
 package check

@@ -92,7 +92,7 @@ func (p Commands) validate(paths []string, o validateOptions) error {
 	return nil
 }
 
-// Verdicts reads one argument: a file, a directory with what is below it, or the standard input.
+// Verdicts checks one argument: a file, a directory tree, or standard input.
 func (p Commands) Verdicts(path string, o decode.Options) []*verdict.Verdict {
 	var out []*verdict.Verdict
 	for _, f := range p.ManifestFiles(path) {
@@ -105,18 +105,17 @@ func (p Commands) Verdicts(path string, o decode.Options) []*verdict.Verdict {
 	return out
 }
 
-// manifestFile is a file that a command line names, or one of a directory that it names.
+// manifestFile is a file named on the command line, or in a directory named there.
 type manifestFile struct {
 	Name    string
 	Content []byte
-	// Err is why it cannot be read.
+	// Err is the error if the file cannot be read.
 	Err error
-	// Ignored reports that the daemon would not read a file with this name either.
+	// Ignored reports that the daemon ignores files with such a name, too.
 	Ignored bool
 }
 
-// ManifestFiles reads one argument: a file, a directory with what is below it, or the standard input. A directory without
-// manifests is an error.
+// ManifestFiles reads one argument: a file, a directory tree, or standard input. A directory without manifests is an error.
 func (p Commands) ManifestFiles(path string) []manifestFile {
 	if path == "-" {
 		b, err := io.ReadAll(io.LimitReader(p.Stdin, document.MaxSize+1))
@@ -196,7 +195,7 @@ func (p Commands) printVerdicts(all []*verdict.Verdict) {
 	}
 }
 
-// printNotes prints what is no mistake but has no effect.
+// printNotes prints notes: fields that are valid but have no effect.
 func printNotes(v *verdict.Verdict, w printer.Printer) {
 	for _, n := range v.Notes {
 		w.Println(n)

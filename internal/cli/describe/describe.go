@@ -77,7 +77,7 @@ func (p Commands) describe(ctx context.Context, c *localclient.Client, key manif
 	return nil
 }
 
-// inputsOf returns the inputs that have something to do with the pod and are not simply fine.
+// inputsOf returns the inputs that concern the pod and have a problem or a note.
 func inputsOf(pod *corev1.Pod, inputs []model.Input) []model.Input {
 	var out []model.Input
 	key := pod.Namespace + "/" + pod.Name
@@ -90,7 +90,7 @@ func inputsOf(pod *corev1.Pod, inputs []model.Input) []model.Input {
 	return out
 }
 
-// description prints an object, a field per line.
+// description prints an object, one field per line.
 type description struct {
 	w      printer.Printer
 	now    time.Time
@@ -99,14 +99,14 @@ type description struct {
 	pulls  []model.Pull
 }
 
-// field prints "Name: value" unless the value is empty; further lines of the value stand below its first one.
+// field prints "Name: value" unless the value is empty; further lines of the value are indented.
 func (d *description) field(name, value string) {
 	if value != "" {
 		d.list(name, printer.SplitLines(value))
 	}
 }
 
-// list prints the first item behind the name and the others below it.
+// list prints the first item after the name and the others below it.
 func (d *description) list(name string, items []string) {
 	for _, item := range items {
 		label := ""

@@ -20,7 +20,7 @@ import (
 	"monopod/node/localclient"
 )
 
-// describeObject shows an object besides pods: what `get -o wide` shows a line for each, its pods, and its events.
+// describeObject shows an object that is not a pod: the columns of `get -o wide` as lines, its pods, and its events.
 func (p Commands) describeObject(ctx context.Context, c *localclient.Client, o program.Object) error {
 	item, err := lookup.FindObject(ctx, c, o)
 	if err != nil {
@@ -54,10 +54,10 @@ func (p Commands) describeObject(ctx context.Context, c *localclient.Client, o p
 	return nil
 }
 
-// titleCase turns UP-TO-DATE into Up-to-date.
+// titleCase converts UP-TO-DATE to Up-to-date.
 func titleCase(head string) string { return head[:1] + strings.ToLower(head[1:]) }
 
-// more prints what only some kinds have.
+// more prints details of certain kinds.
 func (d *description) more(i objects.Item) {
 	switch o := i.Object.(type) {
 	case *corev1.Service:
@@ -80,7 +80,7 @@ func (d *description) more(i objects.Item) {
 	}
 }
 
-// describePods prints the pods of an object, a line each.
+// describePods prints the pods of an object, one line each.
 func (p Commands) describePods(ctx context.Context, c *localclient.Client, d *description, i objects.Item) error {
 	pods, err := lookup.PodsOf(ctx, c, i)
 	if err != nil {

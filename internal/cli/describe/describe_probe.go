@@ -14,7 +14,7 @@ import (
 	"monopod/node"
 )
 
-// probesOf reads what the daemon knows of a pod's probes; nothing when it says nothing.
+// probesOf returns the daemon's probe states of a pod; empty if it reports none.
 func probesOf(pod *corev1.Pod) []model.Probe {
 	var all []model.Probe
 	if json.Unmarshal([]byte(pod.Annotations[node.AnnotationProbes]), &all) != nil {
@@ -23,7 +23,7 @@ func probesOf(pod *corev1.Pod) []model.Probe {
 	return all
 }
 
-// probe prints a probe of the manifest, and below it how it is doing.
+// probe prints a probe of the manifest with its state.
 func (d *description) probe(kind, container string, p *corev1.Probe) {
 	if p == nil {
 		return
@@ -38,7 +38,7 @@ func (d *description) probe(kind, container string, p *corev1.Probe) {
 	d.list(kind, lines)
 }
 
-// probeState is one line: what counts, what the latest attempt said, when the next is made.
+// probeState returns one line: the effective result, that of the latest attempt, and the time of the next one.
 func (d *description) probeState(s *model.Probe) string {
 	text := map[string]string{"Success": "succeeds", "Failure": "has failed", "Unknown": "has not succeeded yet"}[s.Result]
 	if s.Failures > 0 {

@@ -52,7 +52,7 @@ func (p Commands) EventsCommand() *cobra.Command {
 	return cmd
 }
 
-// Events prints the events of all objects, or of the one that args name.
+// Events prints the events of all objects, or of the one in args.
 func (p Commands) Events(ctx context.Context, o *EventsOptions, args []string) error {
 	if err := program.OneOfOutputs(o.Output, "json", "yaml"); err != nil {
 		return err
@@ -94,7 +94,7 @@ func (p Commands) Events(ctx context.Context, o *EventsOptions, args []string) e
 	return nil
 }
 
-// findEvents asks the daemon, or reads the record when there is none.
+// findEvents requests events from the daemon, or reads them from disk if there is no daemon.
 func (p Commands) findEvents(ctx context.Context, o *EventsOptions, f events.Filter) (*corev1.EventList, error) {
 	if o.record != "" {
 		return recordedEvents(o.record, f)
@@ -128,7 +128,7 @@ func recordedEvents(dir string, f events.Filter) (*corev1.EventList, error) {
 	return &corev1.EventList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "EventList"}, Items: append([]corev1.Event{}, items...)}, nil
 }
 
-// watchEvents prints a line, or an object, for each event there is and each that comes.
+// watchEvents prints a line, or an object, for each existing and each new event.
 func (p Commands) watchEvents(ctx context.Context, c *localclient.Client, output string, f events.Filter) error {
 	t := p.Table()
 	header := false
@@ -161,7 +161,7 @@ func eventRow(e *corev1.Event, now time.Time) []string {
 	}
 }
 
-// seen says when an event came last, and how often since when.
+// seen returns when an event last occurred, and how often since when.
 func seen(e *corev1.Event, now time.Time) string {
 	text := units.Ago(e.LastTimestamp.Time, now)
 	if e.Count > 1 {
@@ -170,7 +170,7 @@ func seen(e *corev1.Event, now time.Time) string {
 	return text
 }
 
-// eventObject is like pod/web{container}, node/edge, or the path of an input.
+// eventObject returns, for example, pod/web{container}, node/edge, or the path of an input.
 func eventObject(e *corev1.Event) string {
 	o := e.InvolvedObject
 	if o.Kind == events.KindInput {
@@ -183,10 +183,10 @@ func eventObject(e *corev1.Event) string {
 	return strings.ToLower(o.Kind) + "/" + o.Name + container
 }
 
-// shownEvents is how many of a pod's latest events `describe` shows.
+// shownEvents is the number of latest events of a pod in `describe`.
 const shownEvents = 20
 
-// Events prints the latest events of a pod.
+// events prints the latest events of a pod.
 func (d *description) events(all []corev1.Event) {
 	if len(all) == 0 {
 		return

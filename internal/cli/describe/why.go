@@ -64,12 +64,12 @@ func (p Commands) WhyCommand() *cobra.Command {
 	return cmd
 }
 
-// whyRequest is a question and the instance that it is for.
+// whyRequest is a request and the instance that it is for.
 type whyRequest struct {
 	program.ClientFlags
 	key    manifests.Key
 	output string
-	// config is the file of its configuration; empty: the default one.
+	// config is the path of its configuration file; empty means the default one.
 	config string
 }
 
@@ -98,7 +98,8 @@ func (p Commands) why(ctx context.Context, q whyRequest) error {
 	return nil
 }
 
-// unanswered reports whether an error means that no daemon could be asked, or, with hangs, that it did not answer, or not as monopod does.
+// unanswered reports whether an error means that no daemon could be reached; hangs means that there is one, but it did not answer, or not
+// like monopod.
 func unanswered(err error) (down, hangs bool) {
 	if errors.Is(err, fs.ErrPermission) {
 		return false, false
@@ -109,7 +110,7 @@ func unanswered(err error) (down, hangs bool) {
 	return down || late || garbled, late || garbled
 }
 
-// silence is why no daemon could be asked. What to do about it is for the answer to say, which knows the instance.
+// silence returns why no daemon could be reached. The answer adds the advice, because it knows the instance.
 func silence(err error) string {
 	if e, ok := errors.AsType[*localclient.ConnectError](err); ok {
 		return e.Cause()
@@ -138,7 +139,7 @@ func (p Commands) whyWithoutDaemon(ctx context.Context, q whyRequest, f why.Fact
 	return f.About(key.Namespace, key.Name)
 }
 
-// fromDisk adds what manifests, what was applied, events and logs tell.
+// fromDisk adds facts from manifests, applied objects, events and logs.
 func (p Commands) fromDisk(ctx context.Context, cfg *config.Loaded, f *why.Facts, key manifests.Key) {
 	dirs := []struct{ source, path, security string }{
 		{config.SourceFile, cfg.StaticPodPath, cfg.StaticPodPathSecurity},

@@ -184,7 +184,7 @@ func (p Commands) diff(ctx context.Context, o *diffOptions, args []string) error
 	return program.SilentError{}
 }
 
-// manifestLines prints a manifest as YAML, without what every pod has empty.
+// manifestLines prints a manifest as YAML, without fields that are empty in every pod.
 func manifestLines(manifest []byte) ([]string, error) {
 	var tree map[string]any
 	if err := json.Unmarshal(manifest, &tree); err != nil {

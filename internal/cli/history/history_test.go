@@ -25,7 +25,7 @@ func TestUnifiedDiffIsWhatDiffPrints(t *testing.T) {
 		testfiles.Write(t, from, c[0]+"\n")
 		testfiles.Write(t, to, c[1]+"\n")
 		out, _ := exec.Command("diff", "-U", "3", "--label", "f", "--label", "t", from, to).Output()
-		// diff leaves out the length of a range of one line
+		// diff omits the length of a range of one line.
 		want := strings.NewReplacer("@@ -1 +1 @@", "@@ -1,1 +1,1 @@").Replace(string(out))
 		if got := unifiedDiff("f", "t", strings.Split(c[0], "\n"), strings.Split(c[1], "\n")); got != want {
 			t.Errorf("%q to %q:\n%s\ndiff says\n%s", c[0], c[1], got, want)

@@ -6,16 +6,16 @@ import (
 	"strings"
 )
 
-// diffContext is how many equal lines are shown around a difference.
+// diffContext is the number of equal lines shown around a difference.
 const diffContext = 3
 
-// edit is a line of a comparison: ' ' both have it, '-' only the old text, '+' only the new one.
+// edit is a line of a comparison: ' ' for both texts, '-' for the old one, '+' for the new one.
 type edit struct {
 	kind byte
 	line string
 }
 
-// unifiedDiff compares two texts by lines, as diff -u does; empty: they are equal.
+// unifiedDiff compares two texts by lines, like diff -u; it returns "" if they are equal.
 func unifiedDiff(fromName, toName string, from, to []string) string {
 	edits := lineEdits(from, to)
 	var b strings.Builder
@@ -28,7 +28,7 @@ func unifiedDiff(fromName, toName string, from, to []string) string {
 	return b.String()
 }
 
-// lineEdits finds a longest common subsequence. Manifests are small enough for the simple way.
+// lineEdits finds a longest common subsequence. Manifests are small enough for the simple algorithm.
 func lineEdits(from, to []string) []edit {
 	common := make([][]int, len(from)+1)
 	for i := range common {
@@ -59,10 +59,10 @@ func lineEdits(from, to []string) []edit {
 	return edits
 }
 
-// hunk is a range of edits that is shown.
+// hunk is a range of edits to show.
 type hunk struct{ begin, end int }
 
-// hunks returns the ranges with differences and what is around them.
+// hunks returns the ranges with differences and their context.
 func hunks(edits []edit) []hunk {
 	var all []hunk
 	for i, e := range edits {

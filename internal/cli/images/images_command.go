@@ -80,7 +80,7 @@ func (p Commands) images(ctx context.Context, o *program.ClientFlags, output str
 	return nil
 }
 
-// imageTitle is what an image is called: its first name, or its digest when it has lost all.
+// imageTitle returns the title of an image: its first name, or its digest if it has none.
 func imageTitle(i *localapi.Image) string {
 	if len(i.Names) > 0 {
 		return i.Names[0]
@@ -109,7 +109,7 @@ func imageRow(i *localapi.Image, now time.Time, wide bool) []string {
 	return []string{cmp.Or(name, "<none>"), digest, size, used, cmp.Or(staysFor(i, wide), "-")}
 }
 
-// shownReasons is how many reasons of an image a line has.
+// shownReasons is the maximum number of reasons in a line.
 const shownReasons = 2
 
 // staysFor returns why an image is kept.
@@ -209,7 +209,7 @@ func pullEnd(e localapi.PullEvent) string {
 // pullLineEvery is the interval between progress lines of a pull.
 const pullLineEvery = 5 * time.Second
 
-// pullLines prints progress as lines, where standard error is not a terminal.
+// pullLines prints progress as lines, when standard error is not a terminal.
 type pullLines struct {
 	*program.Program
 	said map[string]time.Time
@@ -230,23 +230,23 @@ func (l *pullLines) show(e localapi.PullEvent, now time.Time) {
 	}
 }
 
-// pullBars show a line with a bar for each image that is on its way, which change in place. What has ended stands above them.
+// pullBars shows a progress bar for each running pull, updated in place. Completed pulls are printed above.
 type pullBars struct {
 	*program.Program
-	// size returns how many columns and lines the terminal has.
+	// size returns the columns and lines of the terminal.
 	size func() (width, height int)
 	bars []localapi.PullEvent
 	// drawn is the number of lines to redraw.
 	drawn int
 }
 
-// Columns of a bar, and lines and columns of a terminal that does not say how many it has.
+// Columns of a bar, and the default size of a terminal that does not report one.
 const (
 	barWidth, leastBar        = 30, 10
 	commonWidth, commonHeight = 80, 24
 )
 
-// screen is the size of the terminal that the output goes to.
+// screen returns the size of the output terminal.
 func (p Commands) screen() (width, height int) {
 	if f, ok := p.Raw().(*os.File); ok {
 		if w, h, err := term.GetSize(int(f.Fd())); err == nil && w > 0 && h > 0 {
@@ -256,7 +256,7 @@ func (p Commands) screen() (width, height int) {
 	return commonWidth, commonHeight
 }
 
-// show draws only lines that fit on the terminal: others could not be redrawn.
+// show draws only lines that fit on the terminal, because others could not be redrawn.
 func (b *pullBars) show(e localapi.PullEvent) {
 	i := slices.IndexFunc(b.bars, func(o localapi.PullEvent) bool { return o.Image == e.Image })
 	ended := e.State != localapi.PullPulling
@@ -293,7 +293,7 @@ func (b *pullBars) show(e localapi.PullEvent) {
 	_, _ = io.WriteString(b.Raw(), out.String())
 }
 
-// barText is at most width columns wide; of an image whose name is too long it has the end.
+// barText returns at most width columns; a long image name is truncated at its beginning.
 func barText(e localapi.PullEvent, width int) string {
 	progress := units.Progress(e.Done, e.Total)
 	bar, name := barWidth, printer.Escape(e.Image)

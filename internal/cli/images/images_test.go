@@ -26,11 +26,11 @@ func TestPullLinesAreFewAndBarsChangeInPlace(t *testing.T) {
 	}
 }
 
-// screen is a terminal that knows what bars write.
+// screen is a terminal that interprets the control sequences of bars.
 type screen struct {
 	t             *testing.T
 	width, height int
-	// lines are those that have ever been there; only the last height of them can be written to.
+	// lines are all lines ever written; only the last height of them can be changed.
 	lines []string
 	row   int
 }

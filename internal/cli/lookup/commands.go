@@ -1,4 +1,4 @@
-// Package lookup finds the objects and pods that the words of a command line mean.
+// Package lookup finds the objects and pods that the arguments of a command refer to.
 //
 // It must not change them. It has no goroutines.
 package lookup

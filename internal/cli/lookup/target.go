@@ -21,7 +21,7 @@ import (
 	"monopod/node/localclient"
 )
 
-// FindObject returns an object besides pods.
+// FindObject returns an object that is not a pod.
 func FindObject(ctx context.Context, c *localclient.Client, o program.Object) (objects.Item, error) {
 	found, err := c.Objects(ctx, localapi.ObjectQuery{Kind: o.Kind, Namespace: o.Key.Namespace, Name: o.Key.Name})
 	if err != nil {
@@ -33,7 +33,7 @@ func FindObject(ctx context.Context, c *localclient.Client, o program.Object) (o
 	return objects.Decode(found[0])
 }
 
-// PodsOf returns the pods of an object, those first that are the best to look into.
+// PodsOf returns the pods of an object, the most suitable ones for inspection first.
 func PodsOf(ctx context.Context, c *localclient.Client, i objects.Item) ([]corev1.Pod, error) {
 	list, err := c.Pods(ctx, i.Object.GetNamespace())
 	if err != nil {
@@ -57,7 +57,7 @@ func PodsOf(ctx context.Context, c *localclient.Client, i objects.Item) ([]corev
 	return pods, nil
 }
 
-// Reached is a pod that a command works with, and the object that led there; its kind is Pod when the pod was named itself.
+// Reached is the pod that a command works with, and the object through which it was found; its kind is Pod if the pod was named directly.
 type Reached struct {
 	Pod *corev1.Pod
 	by  objects.Item
@@ -68,7 +68,7 @@ func (r Reached) Key() manifests.Key {
 	return manifests.Key{Namespace: r.Pod.Namespace, Name: r.Pod.Name}
 }
 
-// Reach returns the pod that is meant: by its name, or one of a workload or Service.
+// Reach returns the pod for an argument: the named one, or one of a workload or Service.
 func (p Commands) Reach(ctx context.Context, c *localclient.Client, o program.Object) (Reached, error) {
 	if o.Kind == "Pod" {
 		pod, err := FindPod(ctx, c, o.Key)
@@ -93,7 +93,7 @@ func (p Commands) Reach(ctx context.Context, c *localclient.Client, o program.Ob
 	return Reached{Pod: &pods[0], by: item}, nil
 }
 
-// ParseSelector parses the value of -l. An empty one selects everything.
+// ParseSelector parses the value of -l; an empty text selects everything.
 func ParseSelector(text string) (labels.Selector, error) {
 	s, err := labels.Parse(text)
 	if err != nil {
@@ -102,8 +102,8 @@ func ParseSelector(text string) (labels.Selector, error) {
 	return s, nil
 }
 
-// FindPod returns the pod. When it does not exist, the error says where else a pod of that name is, or
-// that something could not be read.
+// FindPod returns the pod. If it does not exist, the error names other namespaces with a pod of that name, or inputs that could not be
+// read.
 func FindPod(ctx context.Context, c *localclient.Client, key manifests.Key) (*corev1.Pod, error) {
 	pod, err := c.Pod(ctx, key.Namespace, key.Name)
 	if !apierrors.IsNotFound(err) {
@@ -123,7 +123,7 @@ func FindPod(ctx context.Context, c *localclient.Client, key manifests.Key) (*co
 	return nil, fmt.Errorf("pod %q not found in namespace %q%s", key.Name, key.Namespace, hint)
 }
 
-// Port returns the port of the pod that is meant, 0 when there is none: by number or name, of a Service one of its ports.
+// Port returns the port of the pod for a number or name; for a Service, text is one of its ports. It returns 0 if there is none.
 func (r Reached) Port(text string) int {
 	service, ok := r.by.Object.(*corev1.Service)
 	if !ok {
@@ -146,7 +146,7 @@ func IsProblem(i model.Input) bool {
 	return i.State != model.InputAccepted && i.State != model.InputIgnored
 }
 
-// namedPort is a port by number or name, 0 when there is none.
+// namedPort returns a port by number or name; 0 if there is none.
 func namedPort(text string, pod *corev1.Pod) int {
 	if n, err := strconv.ParseUint(text, 10, 16); err == nil {
 		return int(n)

@@ -1,4 +1,4 @@
-// Package view holds the commands that list what a daemon knows: get, top and status.
+// Package view holds the commands that list the state of a daemon: get, top and status.
 //
 // It must not change anything. Its goroutines end with the command.
 package view

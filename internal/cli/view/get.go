@@ -1,6 +1,3 @@
-// Package view holds the commands that show what runs: get, status and top.
-//
-// It must not change anything. Its goroutines end with the command.
 package view
 
 import (
@@ -35,7 +32,7 @@ type GetOptions struct {
 	noHeaders     bool
 	selector      string
 
-	// out and chosen are output and selector, read.
+	// out and chosen are the parsed output format and selector.
 	out    output
 	Chosen labels.Selector
 }
@@ -90,7 +87,7 @@ func (p Commands) get(ctx context.Context, o *GetOptions, args []string) (err er
 	return p.getWanted(ctx, c, o, all)
 }
 
-// getWanted prints objects: pods and events as they have always been printed, the others from a list of all kinds.
+// getWanted prints objects: pods and events in formats of their own, the others from a list of all kinds.
 func (p Commands) getWanted(ctx context.Context, c *localclient.Client, o *GetOptions, all []wantedObjects) error {
 	w := all[0]
 	simple := o.out.format == "" || slices.Contains([]string{"wide", "json", "yaml", "name"}, o.out.format)
@@ -276,7 +273,7 @@ func (p Commands) getSources(ctx context.Context, c *localclient.Client, o *GetO
 	return nil
 }
 
-// SinceText returns an age as tables show it.
+// SinceText returns an age as shown in tables.
 func SinceText(since, now time.Time) string {
 	if since.IsZero() {
 		return "<unknown>"
@@ -284,7 +281,7 @@ func SinceText(since, now time.Time) string {
 	return duration.HumanDuration(now.Sub(since))
 }
 
-// printSchedule says, on stderr, why pods are not started.
+// printSchedule prints, on stderr, why pods are not started.
 func (p Commands) printSchedule(ctx context.Context, c *localclient.Client) {
 	s, err := c.Schedule(ctx)
 	switch {

@@ -23,7 +23,7 @@ import (
 
 // output is the value of -o of `get`.
 type output struct {
-	// format is wide, json, yaml, name, jsonpath or custom-columns; empty: a table.
+	// format is wide, json, yaml, name, jsonpath or custom-columns; empty means a table.
 	format  string
 	path    objects.JSONPath
 	columns objects.Columns
@@ -49,14 +49,14 @@ func parseOutput(text string) (output, error) {
 	return o, nil
 }
 
-// wanted are the objects that a command line names.
+// wantedObjects are objects named on the command line.
 type wantedObjects struct {
 	kind string
-	// keys are those that are named; none: all of the kind.
+	// keys are the named objects; empty means all of the kind.
 	keys []manifests.Key
 }
 
-// wanted reads "KIND[,KIND...] [NAME...]" or "KIND/NAME...".
+// wanted parses "KIND[,KIND...] [NAME...]" or "KIND/NAME...".
 func (o *GetOptions) wanted(args []string) ([]wantedObjects, error) {
 	if strings.Contains(args[0], "/") {
 		var all []wantedObjects
@@ -101,7 +101,7 @@ func (o *GetOptions) wanted(args []string) ([]wantedObjects, error) {
 	return all, nil
 }
 
-// getObjects shows objects of any kinds.
+// getObjects prints objects of any kind.
 func (p Commands) getObjects(ctx context.Context, c *localclient.Client, o *GetOptions, all []wantedObjects) error {
 	if o.watch {
 		return program.Usagef("--watch shows pods or events only")
@@ -130,7 +130,7 @@ func (p Commands) getObjects(ctx context.Context, c *localclient.Client, o *GetO
 	return nil
 }
 
-// itemsOf asks for the objects of one kind. missing are errors about names that there are not.
+// itemsOf requests the objects of one kind. missing are errors about names that do not exist.
 func (p Commands) itemsOf(ctx context.Context, c *localclient.Client, o *GetOptions, w wantedObjects) (items []objects.Item, missing []error, err error) {
 	if len(w.keys) == 0 {
 		items, err = p.ListItems(ctx, c, o, w.kind)
@@ -193,7 +193,7 @@ func podItem(pod *corev1.Pod) (objects.Item, error) {
 	return objects.Item{Kind: "Pod", Object: pod, Raw: raw}, err
 }
 
-// printItems prints in the format that was asked for. single: one object was named.
+// printItems prints in the requested format. single means that one object was named.
 func (p Commands) printItems(o *GetOptions, all []wantedObjects, items []objects.Item, single bool) error {
 	raws := make([]json.RawMessage, 0, len(items))
 	for _, i := range items {

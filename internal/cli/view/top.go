@@ -27,7 +27,7 @@ type topOptions struct {
 	sortBy        string
 }
 
-// topPeriod is the time between two looks with --watch.
+// topPeriod is the refresh interval with --watch.
 const topPeriod = 2 * time.Second
 
 // TopCommand returns `monopod top`.
@@ -85,7 +85,7 @@ func (p Commands) top(ctx context.Context, o *topOptions, args []string) error {
 	}
 }
 
-// topic is what prints what the arguments ask for.
+// topic returns the function that prints what the arguments request.
 func (p Commands) topic(o *topOptions, args []string) (func(*statsapi.Summary) error, error) {
 	var key *manifests.Key
 	switch kind := args[0]; kind {
@@ -119,7 +119,7 @@ func (p Commands) topic(o *topOptions, args []string) (func(*statsapi.Summary) e
 	return func(s *statsapi.Summary) error { return p.topPods(o, s, key) }, nil
 }
 
-// topRow is one pod or container.
+// topRow is the row of a pod or container.
 type topRow struct {
 	cells       []string
 	cpu, memory uint64
@@ -192,7 +192,7 @@ func workingSet(m *statsapi.MemoryStats) uint64 {
 	return *m.WorkingSetBytes
 }
 
-// milliCores rounds up, as kubectl does: what runs uses something.
+// milliCores rounds up, as kubectl does, because a running container uses more than nothing.
 func milliCores(nano uint64) string { return strconv.FormatUint((nano+999_999)/1_000_000, 10) + "m" }
 
 func mebiBytes(n uint64) string { return strconv.FormatUint(n>>20, 10) + "Mi" }
