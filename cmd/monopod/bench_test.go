@@ -21,12 +21,12 @@ import (
 	"monopod/runner"
 )
 
-// The benchmarks of this file are of the whole daemon, from real files to a runtime in memory: what they measure is all that is ours
-// between a manifest and containerd. `make bench-scale` runs them.
+// The benchmarks of this file cover the whole daemon, from real files to a runtime in memory: they measure all of monopod between a
+// manifest and containerd. `make bench-scale` runs them.
 
 const scalePatience = 5 * time.Minute
 
-// scaleManifest is a pod of ordinary size. A revision is another one for its container.
+// scaleManifest is a pod of ordinary size. Another revision changes its container.
 func scaleManifest(name string, revision int) string {
 	return fmt.Sprintf(`apiVersion: v1
 kind: Pod
@@ -53,7 +53,7 @@ spec:
 `, name, revision)
 }
 
-// firsts notes when the plan of a pod reaches the runtime, by its first action, and when the pod last did anything.
+// firsts records when the plan of a pod reaches the runtime, with its first action, and when any pod last acted.
 type firsts struct {
 	mu      sync.Mutex
 	planned map[manifests.Key]bool
@@ -81,14 +81,14 @@ func (f *firsts) forget() {
 	f.planned, f.done = map[manifests.Key]bool{}, 0
 }
 
-// ended is when a pod last did anything.
+// ended returns when any pod last acted.
 func (f *firsts) ended() time.Time {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.last
 }
 
-// until waits for a number of containers to be started, and for the actions that follow. It returns when the last pod was planned.
+// until waits until a number of containers were started, and for the actions that follow. It returns when the last pod was planned.
 func (f *firsts) until(b *testing.B, running int) time.Time {
 	b.Helper()
 	deadline := time.Now().Add(scalePatience)
@@ -126,10 +126,10 @@ func newScale(b *testing.B, n int) (*testDaemon, *firsts) {
 
 func scales() []int { return []int{1000, 3000, 10000} }
 
-// growth relates the cost per pod to that of the smallest measurement, which is 1.00.
+// growth compares the cost per pod with that of the smallest measurement, which is 1.00.
 type growth struct{ first float64 }
 
-// of returns the cost of one of n pods that cost total together, in comparison.
+// of returns the relative cost of one of n pods that cost total together.
 func (g *growth) of(total float64, n int) float64 {
 	each := total / float64(n)
 	if g.first == 0 {
@@ -138,8 +138,8 @@ func (g *growth) of(total float64, n int) float64 {
 	return each / g.first
 }
 
-// BenchmarkScaleCold starts a daemon on a directory of manifests. planned-ms is until the runtime was asked for the first action of the last pod: all were
-// read, validated, compared with what runs, and planned by then. An operation is until all run on the fake.
+// BenchmarkScaleCold starts a daemon on a directory of manifests. planned-ms is the time until the first action of the last pod reaches the
+// runtime: by then all were read, validated, compared with running pods, and planned. An operation ends when all run on the fake.
 func BenchmarkScaleCold(b *testing.B) {
 	var ofTime, ofCPU, ofHeap growth
 	for _, n := range scales() {
@@ -175,7 +175,7 @@ func BenchmarkScaleCold(b *testing.B) {
 	}
 }
 
-// liveMiB is what the heap of this process holds, without garbage.
+// liveMiB returns the size of the heap of this process, without garbage.
 func liveMiB() float64 {
 	var m runtime.MemStats
 	runtime.GC()
@@ -183,7 +183,7 @@ func liveMiB() float64 {
 	return float64(m.HeapAlloc) / (1 << 20)
 }
 
-// cpuTime is what this process has used of the processors: a figure that other work on the machine hardly changes.
+// cpuTime returns the CPU time of this process, which hardly depends on the load of the machine.
 func cpuTime(b *testing.B) time.Duration {
 	b.Helper()
 	var u unix.Rusage
@@ -193,7 +193,7 @@ func cpuTime(b *testing.B) time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// calm is a daemon with n pods that all run.
+// calm returns a daemon with n pods that all run.
 func calm(b *testing.B, n int) (*testDaemon, *firsts) {
 	b.Helper()
 	d, f := newScale(b, n)
@@ -203,7 +203,7 @@ func calm(b *testing.B, n int) (*testDaemon, *firsts) {
 	return d, f
 }
 
-// reportEach reports how long something took each time, and what it cost.
+// reportEach reports the median duration and the cost.
 func reportEach(b *testing.B, took []time.Duration, cpu time.Duration) {
 	b.Helper()
 	slices.Sort(took)
@@ -212,7 +212,8 @@ func reportEach(b *testing.B, took []time.Duration, cpu time.Duration) {
 	b.ReportMetric(float64(cpu.Microseconds())/1000/float64(len(took)), "cpu-ms/each")
 }
 
-// BenchmarkScaleEdit renames a changed manifest into place, among others that run, and measures until the runtime is asked for the first action of the new plan.
+// BenchmarkScaleEdit renames a changed manifest into place while other pods run, and measures the time until the first action of the new
+// plan reaches the runtime.
 func BenchmarkScaleEdit(b *testing.B) {
 	for _, n := range scales() {
 		b.Run(fmt.Sprintf("pods=%d", n), func(b *testing.B) {
@@ -238,7 +239,7 @@ func BenchmarkScaleEdit(b *testing.B) {
 	}
 }
 
-// BenchmarkScaleExit ends the process of one pod among others that run, and measures until the runtime is asked for what follows.
+// BenchmarkScaleExit ends the process of one pod while others run, and measures the time until the next action reaches the runtime.
 func BenchmarkScaleExit(b *testing.B) {
 	for _, n := range scales() {
 		b.Run(fmt.Sprintf("pods=%d", n), func(b *testing.B) {
@@ -262,7 +263,7 @@ func BenchmarkScaleExit(b *testing.B) {
 	}
 }
 
-// BenchmarkScaleIdle measures what pods cost that nothing happens to, over two periodic reads of their files.
+// BenchmarkScaleIdle measures the cost of idle pods over two periodic reads of their files.
 func BenchmarkScaleIdle(b *testing.B) {
 	const long = 45 * time.Second
 	for _, n := range append([]int{0}, scales()...) {
@@ -283,7 +284,7 @@ func BenchmarkScaleIdle(b *testing.B) {
 	}
 }
 
-// wakeups is how often threads of this process have gone to sleep.
+// wakeups returns how often threads of this process have blocked.
 func wakeups(b *testing.B) int64 {
 	b.Helper()
 	var u unix.Rusage
@@ -293,9 +294,9 @@ func wakeups(b *testing.B) int64 {
 	return u.Nvcsw
 }
 
-// BenchmarkScaleMemory measures the resident memory of a process with a number of pods, more than of one with none: the daemon and, in the same process, the
-// fake that stands for containerd. extra is what it comes to rest at when a revision of each pod is on the disk, idle is half a minute later, with a periodic read
-// of all files between, peak is the most it was until then.
+// BenchmarkScaleMemory measures the resident memory of a process with a number of pods, compared with none: the daemon and, in the same
+// process, the fake that replaces containerd. extra is the memory once a revision of each pod is on disk, idle is half a minute later,
+// after a periodic read of all files, peak is the maximum until then.
 func BenchmarkScaleMemory(b *testing.B) {
 	for _, n := range scales() {
 		b.Run(fmt.Sprintf("pods=%d", n), func(b *testing.B) {

@@ -27,7 +27,7 @@ import (
 	"monopod/runner/runtimetest"
 )
 
-// fill puts the manifests of the golden tests into a daemon that has not been started.
+// fill writes the manifests of the golden tests for a daemon that has not been started.
 func (d *testDaemon) fill() {
 	d.fake.Fail = func(key manifests.Key, a runner.Action) error {
 		if key.Name == "pull" && a.Kind == runner.EnsureImage {
@@ -42,7 +42,7 @@ func (d *testDaemon) fill() {
   - {name: data, emptyDir: {}}
   - {name: host, hostPath: {path: /srv, type: Directory}}
 `)
-	// The flow style of podYAML ends with the last container: spell that one out.
+	// The flow style of podYAML ends with the last container, so that one is written out.
 	d.put("10-web.yaml", strings.Replace(d.read("10-web.yaml"), `  - {name: b, image: example.com/app:1, command: [sh, -c, `+strconv.Quote(runtimetest.ScriptServe)+"]}\n",
 		"  - name: b\n    image: example.com/app:1\n    command: [sh, -c, "+strconv.Quote(runtimetest.ScriptServe)+"]\n", 1))
 	d.put("20-crash.yaml", daemontest.PodYAML("crash", runtimetest.ScriptFail))
@@ -61,7 +61,7 @@ func (d *testDaemon) read(name string) string {
 	return string(b)
 }
 
-// settled starts a daemon with the golden tests' manifests and waits until all has come to what it will be.
+// settled starts a daemon with the manifests of the golden tests and waits until all pods have reached their final state.
 func settled(t *testing.T) *testDaemon {
 	t.Helper()
 	d := newDaemon(t)
@@ -133,7 +133,7 @@ func TestWhatTheClientCommandsPrint(t *testing.T) {
 	}
 }
 
-// writeLogs writes what the containers of web and crash would have said: the fake runs nothing.
+// writeLogs writes the output of the containers of web and crash, because the fake runs nothing.
 func (d *testDaemon) writeLogs() {
 	d.t.Helper()
 	d.logLines("web", "a", "2026-01-01T00:00:01Z stdout F one\n2026-01-01T00:00:02Z stderr F two\n")
@@ -159,7 +159,7 @@ func (d *testDaemon) logLines(pod, container, text string) string {
 	return path
 }
 
-// pod is `get pod NAME -o json`.
+// pod returns `get pod NAME -o json`.
 func (d *testDaemon) pod(name string) corev1.Pod {
 	d.t.Helper()
 	r := d.cmd("get", "pod", name, "-o", "json")

@@ -101,7 +101,7 @@ func (p Commands) root() *cobra.Command {
 	return root
 }
 
-// commands makes each command that can be the first word.
+// commands returns the constructor of each command by its name.
 func (p Commands) commands() map[string]func() *cobra.Command {
 	runs := run.NewCommands(p.Program)
 	own := cli.NewCommands(p.Program)

@@ -50,7 +50,7 @@ func TestTheShellCompletesWhatTheDaemonKnows(t *testing.T) {
 			t.Errorf("%q: %d, %q, want %q\n%s", args, code, got, want, errs.String())
 		}
 	}
-	// Each name is that of a command, and each command with pods is there.
+	// Each name is that of a command, and each command with pods is included.
 	for _, shell := range []string{"bash", "zsh", "fish"} {
 		if r := d.cmd("completion", shell); r.code != 0 || !strings.Contains(r.stdout, "__complete") {
 			t.Errorf("%s: %+v", shell, r)
@@ -58,7 +58,7 @@ func TestTheShellCompletesWhatTheDaemonKnows(t *testing.T) {
 	}
 }
 
-// Only commands that are named get a flag for each key of the configuration.
+// Only the named command gets a flag for each key of the configuration.
 func TestFlagsOfTheConfigurationAreThoseOfTheCommandThatIsNamed(t *testing.T) {
 	t.Parallel()
 	d := newDaemon(t)

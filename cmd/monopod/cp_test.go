@@ -120,7 +120,7 @@ func (d *testDaemon) pipes(t *testing.T) {
 	}
 }
 
-// endless never ends: the client must notice nevertheless that the server refused it.
+// endless never ends: the client must notice that the server refused it nevertheless.
 type endless struct{}
 
 func (endless) Read(b []byte) (int, error) { return len(b), nil }

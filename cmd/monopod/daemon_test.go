@@ -204,7 +204,7 @@ func TestARuntimeThatEndsIsOpenedAgain(t *testing.T) {
 	}
 }
 
-// endingRuntime ends when told to.
+// endingRuntime fails on request.
 type endingRuntime struct {
 	daemontest.FakeRuntime
 	fail chan error

@@ -51,7 +51,8 @@ func TestEachCommandAndFlagHasAText(t *testing.T) {
 	}
 }
 
-// TestACommandIsMadeByItsName: the first word of a command line says which one is made, and advice knows all.
+// TestACommandIsMadeByItsName: the first word of a command line selects the command that is created, and advice refers to existing
+// commands.
 func TestACommandIsMadeByItsName(t *testing.T) {
 	t.Parallel()
 	all := NewCommands(newProgram()).commands()
@@ -71,7 +72,7 @@ func TestACommandIsMadeByItsName(t *testing.T) {
 	}
 }
 
-// TestEachKeyOfAKubeletIsExplained: those who come from one find what has become of each of its settings.
+// TestEachKeyOfAKubeletIsExplained: users of a kubelet find the equivalent of each of its settings.
 func TestEachKeyOfAKubeletIsExplained(t *testing.T) {
 	ours, kinds := map[string]bool{}, map[string]config.Kind{}
 	for _, k := range config.Keys() {
@@ -110,7 +111,7 @@ func TestEachKeyOfAKubeletIsExplained(t *testing.T) {
 	}
 }
 
-// parts are the keys in a key of a kubelet, with their paths; isList: it is one of objects.
+// parts returns the keys within a key of a kubelet, with their paths; isList means that it is a list of objects.
 func parts(path string, t reflect.Type) iter.Seq2[string, bool] {
 	return func(yield func(path string, isList bool) bool) {
 		for t.Kind() == reflect.Pointer {

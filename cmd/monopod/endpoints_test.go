@@ -26,7 +26,7 @@ import (
 	"monopod/runner/runtimetest"
 )
 
-// over asks a server of the daemon over TCP.
+// over sends a request to a server of the daemon over TCP.
 func (d *testDaemon) over(url string, token string) (int, string, error) {
 	d.t.Helper()
 	pool := x509.NewCertPool()
@@ -88,7 +88,7 @@ func TestTheDaemonAnswersOverTCPWhoMayAsk(t *testing.T) {
 	}
 }
 
-// reviewer is an API server that knows the token "good", whose owner may get stats and proxy. It has nothing else.
+// reviewer is an API server that accepts the token "good", whose user may get stats and proxy. It has no other function.
 func reviewer(t *testing.T) (kubeconfig string) {
 	t.Helper()
 	s := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

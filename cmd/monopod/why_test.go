@@ -22,7 +22,7 @@ import (
 	"monopod/watcher/fetch"
 )
 
-// clockTimes are times of day, and how often something was done so far, which is another in each run.
+// clockTimes matches times of day and counters, which differ in each run.
 var clockTimes = regexp.MustCompile(`\(\d\d:\d\d:\d\d\)|; it has failed \d+ times in a row|; it has been restarted (?:\d+ times|once)|, restarted (?:\d+ times|once)`)
 
 func TestWhatWhyPrints(t *testing.T) {
@@ -54,7 +54,7 @@ func TestWhatWhyPrints(t *testing.T) {
 	}
 }
 
-// whyJSON is `why -o json`.
+// whyJSON returns `why -o json`.
 func (d *testDaemon) whyJSON(args ...string) why.Answer {
 	d.t.Helper()
 	r := d.cmd(append([]string{"why", "-o", "json"}, args...)...)
@@ -188,10 +188,10 @@ func TestWhyWithoutADaemonTellsWhatTheDiskKnows(t *testing.T) {
 	}
 }
 
-// adviceOf are the commands in an answer's advice: in backquotes, after a colon or "Then:", up to the end of a phrase.
+// adviceOf matches the commands in an answer's advice: in backquotes, after a colon or "Then:", up to the end of a phrase.
 var adviceOf = regexp.MustCompile("\\bmonopod ((?:[a-z]+ ?)(?:[^`;,()\\n]*))")
 
-// TestEachCommandThatWhyNamesExists parses each command of monopod in the golden answers of package why as the program would.
+// TestEachCommandThatWhyNamesExists parses each monopod command in the golden answers of package why.
 func TestEachCommandThatWhyNamesExists(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("../../node/why/testdata/*.txt")
@@ -229,5 +229,5 @@ func TestEachCommandThatWhyNamesExists(t *testing.T) {
 	}
 }
 
-// prose are words that follow "monopod" where it is no command.
+// prose are words that follow "monopod" in sentences.
 var prose = map[string]bool{"does": true, "is": true, "ends": true, "started": true, "and": true, "so": true, "now": true, "because": true, "has": true, "itself": true, "running?": true, "had": true}

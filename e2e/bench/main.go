@@ -1,8 +1,7 @@
-// bench measures what users feel: how long after a manifest was dropped its process runs, and what the agent costs.
+// bench measures what users notice: the time from writing a manifest until its process runs, and the cost of the agent.
 //
-// "Runs" is what the workload itself saw: its first act is to write down CLOCK_MONOTONIC. Beside each start
-// stands the floor of the same run: the same container made with raw containerd client calls. Times depend
-// on the machine, ratios hardly do.
+// The workload itself records its start with CLOCK_MONOTONIC. Each start is compared with the floor of the same run: the same container
+// created with raw containerd client calls. Times depend on the machine, ratios hardly do.
 package main
 
 import (
@@ -24,10 +23,10 @@ import (
 
 const imageName = "monopod.dev/stamp:1"
 
-// orderedTarget is what the median pod with an init container, two sidecars and three containers may take, in ms.
+// orderedTarget is the limit for the median pod with an init container, two sidecars and three containers, in ms.
 const orderedTarget = 450.0
 
-// bulkRounds is how often the bulk figures are measured; the median counts.
+// bulkRounds is the number of measurements of the bulk figures; the result is their median.
 const bulkRounds = 5
 
 // bench is one run: directories, the agent under test, and the floor.
@@ -157,7 +156,7 @@ func (b *bench) medians() {
 	}
 }
 
-// single measures one pod at a time, alternating with the floor so that both see the same machine.
+// single measures pods one at a time, alternating with the floor, so that both see the same load of the machine.
 func (b *bench) single(ctx context.Context, network string) error {
 	add := func(figure string, d time.Duration) { b.sample(network, figure, d) }
 	for i := range b.reps {
@@ -275,7 +274,7 @@ func (b *bench) bulk(ctx context.Context, network string) error {
 	return ctx.Err()
 }
 
-// startAll returns after which time the last of the pods has started.
+// startAll returns the time until the last pod has started.
 func (b *bench) startAll(network string) (time.Duration, error) {
 	t0 := monotonic()
 	for i := range b.pods {
@@ -337,7 +336,7 @@ func monotonic() time.Duration {
 	return time.Duration(ts.Nano())
 }
 
-// stamp waits for the first act of a workload.
+// stamp waits until a workload has recorded its start.
 func stamp(dir, name string) (time.Duration, error) { return stampAfter(dir, name, 0) }
 
 func stampAfter(dir, name string, after time.Duration) (time.Duration, error) {
@@ -355,7 +354,7 @@ func stampAfter(dir, name string, after time.Duration) (time.Duration, error) {
 	return 0, fmt.Errorf("%s did not run within a minute", name)
 }
 
-// workload finds the processes on this machine of the workloads whose names begin so.
+// workload finds the processes of workloads whose names have the prefix.
 func workload(prefix string) []int {
 	var pids []int
 	files, _ := filepath.Glob("/proc/[0-9]*/cmdline")
@@ -369,7 +368,7 @@ func workload(prefix string) []int {
 	return pids
 }
 
-// ended waits for the end of processes, which costs less than to look through all there are: that takes from what is measured.
+// ended waits until processes have exited. This costs less than searching all processes, which would distort the measurement.
 func ended(pids []int) error {
 	for end := monotonic() + time.Minute; monotonic() < end; time.Sleep(5 * time.Millisecond) {
 		pids = slices.DeleteFunc(pids, func(pid int) bool { return unix.Kill(pid, 0) != nil })
@@ -380,7 +379,7 @@ func ended(pids []int) error {
 	return fmt.Errorf("processes %v did not end within a minute", pids)
 }
 
-// gone waits until no process is left of the workloads whose names begin so.
+// gone waits until no process of workloads with the prefix is left.
 func gone(prefix string) error {
 	for end := monotonic() + time.Minute; monotonic() < end; time.Sleep(5 * time.Millisecond) {
 		if len(workload(prefix)) == 0 {

@@ -58,15 +58,15 @@ type component struct {
 	name, version string
 	flags         map[string]string
 	unwell        bool
-	// below asks the component that this one needs; nil: it needs none.
+	// below checks the component that this one needs; nil if it needs none.
 	below func() error
 	first sync.Once
 }
 
-// note prints a word with its time.
+// note prints a word with the current time.
 func (c *component) note(word string) { fmt.Println(word, time.Now().UnixNano()) }
 
-// describe reads what is appended to the program.
+// describe reads the text appended to the program file.
 func (c *component) describe() error {
 	f, err := os.Open("/proc/self/exe")
 	if err != nil {
@@ -199,7 +199,7 @@ func (c *component) apiserver() error {
 	return c.serve("https://:"+c.flags["secure-port"], config)
 }
 
-// manager is a component that speaks to kube-apiserver, which is to know it by a name.
+// manager is a component that connects to kube-apiserver under a name.
 func (c *component) manager(port, name string) error {
 	text, err := os.ReadFile(c.flags["kubeconfig"])
 	if err != nil {
@@ -239,7 +239,7 @@ func (c *component) manager(port, name string) error {
 	return c.serve("https://"+net.JoinHostPort(c.flags["bind-address"], port), own)
 }
 
-// serve listens, and answers until the process ends.
+// serve listens, and answers until the process exits.
 func (c *component) serve(address string, config *tls.Config) error {
 	u, err := url.Parse(address)
 	if err != nil {
@@ -277,7 +277,7 @@ func trust(pem []byte) (*x509.CertPool, error) {
 	return pool, nil
 }
 
-// client returns a function that gets a page.
+// client returns a function that requests a page.
 func client(pair tls.Certificate, authority []byte) (func(url string) (string, error), error) {
 	pool, err := trust(authority)
 	if err != nil {
@@ -301,7 +301,7 @@ func client(pair tls.Certificate, authority []byte) (func(url string) (string, e
 	}, nil
 }
 
-// selfSigned is the self-signed certificate of a manager.
+// selfSigned returns the self-signed certificate of a manager.
 func selfSigned() (*tls.Config, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

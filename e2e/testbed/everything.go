@@ -6,19 +6,19 @@ import (
 	"path/filepath"
 )
 
-// Everything is a configuration with nearly all there is: an API server, a collector of traces and a source that do not answer, all
-// ports, rules for users and images, thresholds, and a budget of memory. It is for asking what all that costs.
+// Everything is a configuration with nearly every feature: an API server, a trace collector and a source that do not answer, all ports,
+// rules for users and images, thresholds, and a memory budget. It serves to measure the cost of all that.
 type Everything struct {
-	// Served, Open and Health are the ports with TLS, without, and of health, on 127.0.0.1.
+	// Served, Open and Health are ports on 127.0.0.1: with TLS, without TLS, and for health.
 	Served, Open, Health int32
-	// Lines are those of the configuration, in YAML.
+	// Lines are the lines of the configuration, in YAML.
 	Lines []string
 }
 
 // Token is a bearer token that may get metrics from Everything.Served.
 const Token = "0123456789abcdef"
 
-// NewEverything writes the files that it needs to dir. Each call of port returns an unused port.
+// NewEverything writes the required files to dir. Each call of port must return an unused port.
 func NewEverything(dir string, port func() int32) (Everything, error) {
 	e := Everything{Served: port(), Open: port(), Health: port()}
 	dead := func() string { return fmt.Sprintf("127.0.0.1:%d", port()) }

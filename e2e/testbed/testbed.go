@@ -15,8 +15,8 @@ import (
 	"time"
 )
 
-// Patience is how long a condition may take before a test gives up: far more than it ever should.
-// MONOPOD_E2E_PATIENCE is another for slow machines, such as the VM of .ci/vm.
+// Patience is the timeout of conditions in tests, far longer than they should ever take. MONOPOD_E2E_PATIENCE overrides it for slow
+// machines, such as the VM of .ci/vm.
 func Patience() time.Duration {
 	if d, err := time.ParseDuration(os.Getenv("MONOPOD_E2E_PATIENCE")); err == nil {
 		return d
@@ -24,15 +24,14 @@ func Patience() time.Duration {
 	return time.Minute
 }
 
-// Subnets hands out subnets of 256 addresses, one after the other.
+// Subnets returns subnets of 256 addresses, one after the other.
 type Subnets struct {
-	// Prefix is the first half of all their addresses: "10.213". MONOPOD_E2E_SUBNETS is another; test runs at the same
-	// time need one each.
+	// Prefix is the first half of all addresses, as "10.213". MONOPOD_E2E_SUBNETS overrides it; concurrent test runs need different ones.
 	Prefix string
 	taken  atomic.Int32
 }
 
-// Take returns the next subnet without an address of the machine, so that leftovers of a killed run do not matter.
+// Take returns the next subnet without an address on the machine, so that leftovers of a killed run do not matter.
 func (s *Subnets) Take(t testing.TB) string {
 	t.Helper()
 	prefix := s.Prefix

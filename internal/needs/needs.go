@@ -30,7 +30,7 @@ const (
 	NeedUndecided = "Undecided"
 )
 
-// Images maps images to what needs them.
+// Images maps images to the objects that need them.
 type Images struct {
 	// Refs are references, digests are of manifests or indexes.
 	Refs, Digests map[string][]localapi.ImageNeed
@@ -90,20 +90,20 @@ func (n *Images) Refused(r model.Input) {
 type ImageService interface {
 	// List returns all images with the pods that use them.
 	List(ctx context.Context) ([]ctrd.ImageUse, error)
-	// Pulls returns the pulls that are under way, of one image or with an empty reference all.
+	// Pulls returns the pulls in progress of one image; of all if ref is empty.
 	Pulls(ctx context.Context, ref string) ([]model.Pull, error)
 	// Pull makes an image present.
 	Pull(ctx context.Context, ref string, policy corev1.PullPolicy) (*image.Image, error)
-	// Targets returns the digests that references stand for, with those.
+	// Targets returns the references by the digests that they resolve to.
 	Targets(ctx context.Context, refs []string) (map[string][]string, error)
 	// Collect removes unused images.
 	Collect(ctx context.Context, c image.Collection) (image.Collected, error)
-	// Remove removes an image by its digest; forced: also one that there is a container with.
+	// Remove removes an image by its digest; with forced, even if a container uses it.
 	Remove(ctx context.Context, digest string, forced bool) error
-	// Disk looks at the file system of the images.
+	// Disk returns the state of the image file system.
 	Disk() (gc.Disk, error)
-	// Changed holds a token when images came or fewer are in use.
+	// Changed receives a value when images were added or fewer are in use.
 	Changed() <-chan struct{}
-	// Wanted returns how many bytes an image may take that the disk was too full for since the last call; 0: none.
+	// Wanted returns the size of an image for which the disk was too full since the last call; 0 if there was none.
 	Wanted() int64
 }

@@ -28,26 +28,26 @@ func (v *Verdict) Report(source string) model.Input {
 	return r
 }
 
-// StdinName is how messages name the standard input.
+// StdinName is the name of the standard input in messages.
 const StdinName = "<stdin>"
 
 // Verdict is the result of checking one input.
 type Verdict struct {
 	File string `json:"file"`
-	// Ignored is set if the daemon would not read it either.
+	// Ignored reports that the daemon ignores the file, too.
 	Ignored bool       `json:"ignored,omitempty"`
 	Pods    []ValidPod `json:"pods"`
-	// Objects are the documents besides pods, like "ConfigMap default/app".
+	// Objects are the documents that are not pods, like "ConfigMap default/app".
 	Objects []string `json:"objects,omitempty"`
 	// Notes are about documents that have no effect here.
 	Notes []string `json:"notes,omitempty"`
-	// Warnings are about what will wait, or works otherwise than in a cluster.
+	// Warnings are about what will wait, or works differently than in a cluster.
 	Warnings []*manifests.Error `json:"warnings,omitempty"`
 	Errors   []*manifests.Error `json:"errors"`
 
 	Loaded               []*manifests.Pod    `json:"-"`
 	Documents, Workloads []*manifests.Object `json:"-"`
-	// Owned are documents that do not count: controllers in other files make them, or they are hooks of Helm.
+	// Owned are documents that are ignored: controllers in other files create them, or they are hooks of Helm.
 	Owned map[manifests.ObjectID]bool `json:"-"`
 }
 
@@ -58,7 +58,7 @@ type ValidPod struct {
 	Line      int    `json:"line,omitempty"`
 }
 
-// Outlook adds what the documents will wait for, all of them together.
+// Outlook adds what all documents together will wait for.
 func Outlook(all []*Verdict) {
 	in := warn.Input{Platform: host.Platform()}
 	for _, v := range all {
@@ -87,7 +87,7 @@ func IsManifestName(name string) bool {
 	return false
 }
 
-// Judge turns content, or the error of reading it, into a verdict.
+// Judge returns the verdict on content, or on the error of reading it.
 func Judge(file string, content []byte, err error, o decode.Options) *Verdict {
 	v := &Verdict{File: file, Pods: []ValidPod{}, Errors: []*manifests.Error{}}
 	if err == nil {
@@ -113,7 +113,7 @@ func Judge(file string, content []byte, err error, o decode.Options) *Verdict {
 	return v
 }
 
-// list fills in the names of what was loaded.
+// list sets the names of the loaded documents.
 func (v *Verdict) list() {
 	v.Pods, v.Objects = []ValidPod{}, nil
 	for _, pod := range v.Loaded {
@@ -128,7 +128,7 @@ func podID(p *manifests.Pod) manifests.ObjectID {
 	return manifests.ObjectID{Kind: "Pod", Namespace: p.Object.Namespace, Name: p.Object.Name}
 }
 
-// dropOwned leaves out what controllers in other files make.
+// dropOwned removes documents that controllers in other files create.
 func dropOwned(all []*Verdict) {
 	var pods []*manifests.Pod
 	var workloads []*manifests.Object

@@ -17,64 +17,65 @@ import (
 	"monopod/internal/regular"
 )
 
-// User is who makes a request.
+// User is the authenticated client of a request.
 type User struct {
 	Name, UID string
 	Groups    []string
 	Extra     map[string][]string
 }
 
-// Names that Kubernetes has for users and groups.
+// Names of users and groups in Kubernetes.
 const (
 	Anonymous            = "system:anonymous"
 	GroupUnauthenticated = "system:unauthenticated"
 	GroupAuthenticated   = "system:authenticated"
 )
 
-// Authenticator knows tokens, as an API server's TokenReview does.
+// Authenticator verifies tokens, like an API server's TokenReview.
 type Authenticator interface {
-	// AuthenticateToken returns the user of a token; ok is false for an unknown token. An error means that it cannot be checked at present.
+	// AuthenticateToken returns the user of a token; ok is false for an unknown token. An error means that the token cannot be verified at
+	// present.
 	AuthenticateToken(ctx context.Context, token string) (u User, ok bool, err error)
 }
 
-// Attributes are what a request wants, as a SubjectAccessReview has it: a verb on a subresource of this node.
+// Attributes describe a request as in a SubjectAccessReview: a verb on a subresource of this node.
 type Attributes struct {
 	User User
 	// Verb is get, create, update, patch or delete.
 	Verb string
-	// Subresource is that of the resource nodes: metrics, stats, log, proxy, ...
+	// Subresource is a subresource of nodes: metrics, stats, log, proxy, ...
 	Subresource string
 	Path        string
 }
 
 // Authorizer authorizes requests.
 type Authorizer interface {
-	// Authorize reports whether a request is allowed. An error means that it cannot be checked at present; the request is not allowed then.
+	// Authorize reports whether a request is allowed. An error means that this cannot be checked at present; the request is then refused.
 	Authorize(ctx context.Context, a Attributes) (allowed bool, err error)
 }
 
 // Access authenticates and authorizes requests. A request with wrong credentials is refused, even where anonymous requests are allowed.
 type Access struct {
-	// ClientCA has the authorities of client certificates; nil: none counts. The user is the common name, the groups are the
-	// organizations.
+	// ClientCA has the authorities for client certificates; nil means that none are accepted. The user is the common name, the groups are
+	// the organizations.
 	ClientCA *Authorities
-	// Tokens know bearer tokens, in this order.
+	// Tokens verify bearer tokens, in this order.
 	Tokens []Authenticator
-	// Anonymous: requests without credentials are made by system:anonymous.
+	// Anonymous means that requests without credentials are made by system:anonymous.
 	Anonymous bool
-	// Authorizer decides. Of the subresources of a path one that is allowed is enough.
+	// Authorizer decides. It must allow one of the subresources of a path.
 	Authorizer Authorizer
 }
 
-// refusal is the answer to a request that is not let through.
+// refusal is the answer to a refused request.
 type refusal struct {
 	code int
 	text string
-	// log is what only we get to know.
+	// log is logged, but not sent to the client.
 	log string
 }
 
-// userKey is where the context of a request has its user.
+// userKey is the key of the user in the context of a request.
 type userKey struct{}
 
 // UserOf returns the user of an authorized request; ok is false where requests are not authorized.
@@ -83,7 +84,7 @@ func UserOf(ctx context.Context) (u User, ok bool) {
 	return u, ok
 }
 
-// check returns why a request is not let through; nil: it is, and has its user in its context.
+// check returns why a request is refused. If it is allowed, it returns nil, and the context of the request has the user.
 func (a *Access) check(r *http.Request) *refusal {
 	user, err := a.authenticate(r)
 	if err != nil {
@@ -106,7 +107,7 @@ func (a *Access) check(r *http.Request) *refusal {
 	return &refusal{http.StatusForbidden, text, text}
 }
 
-// authenticate returns whose request it is.
+// authenticate returns the user of a request.
 func (a *Access) authenticate(r *http.Request) (User, error) {
 	var errs []error
 	if a.ClientCA != nil && r.TLS != nil && len(r.TLS.PeerCertificates) > 0 {
@@ -153,8 +154,8 @@ func bearer(r *http.Request) (token string, given bool) {
 	return strings.TrimSpace(token), true
 }
 
-// verbOf is the verb of a request. Paths that run or reach something in a pod are "create", also by GET, which a WebSocket needs: as in a
-// kubelet, the right to read must not include them.
+// verbOf returns the verb of a request. Paths that run or reach something in a pod are "create", even with GET, which a WebSocket needs: as
+// in a kubelet, the right to read must not include them.
 func verbOf(r *http.Request) string {
 	switch first, _, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/"); first {
 	case "exec", "attach", "run", "portForward":
@@ -163,7 +164,7 @@ func verbOf(r *http.Request) string {
 	return verb(r.Method)
 }
 
-// verb is what Kubernetes calls a method.
+// verb returns the name of a method in Kubernetes.
 func verb(method string) string {
 	switch method {
 	case http.MethodPost:
@@ -180,7 +181,7 @@ func verb(method string) string {
 	return strings.ToLower(method)
 }
 
-// Subresources of the resource nodes that stand for a path, the finest first: a kubelet's.
+// Subresources returns the subresources of nodes that a path stands for, the most specific first, as in a kubelet.
 func Subresources(path string) []string {
 	first, _, _ := strings.Cut(strings.TrimPrefix(path, "/"), "/")
 	switch first {
@@ -212,8 +213,8 @@ func (AlwaysAllow) Authorize(_ context.Context, a Attributes) (bool, error) {
 	return slices.Contains(a.User.Groups, GroupAuthenticated), nil
 }
 
-// Rules lets users and groups do what is listed: by "user:<name>" or "group:<name>", subresources to get, as "metrics";
-// with a verb before a colon as "create:proxy"; or all with "*".
+// Rules lists what users and groups may do, by "user:<name>" or "group:<name>": subresources to get, as "metrics"; with a verb before a
+// colon, as "create:proxy"; or "*" for all.
 type Rules map[string][]string
 
 // Authorize implements Authorizer.
@@ -234,7 +235,7 @@ func (r Rules) allow(subject string, a Attributes) bool {
 	})
 }
 
-// Check returns what is wrong with rules.
+// Check returns an error for invalid rules.
 func (r Rules) Check() error {
 	verbs := []string{"get", "create", "update", "patch", "delete", "*"}
 	subresources := []string{"*", "metrics", "stats", "log", "pods", "healthz", "configz", "checkpoint", "statusz", "proxy"}
@@ -258,10 +259,10 @@ func (r Rules) Check() error {
 	return errors.Join(errs...)
 }
 
-// maxAccessFile is more than a file of authorities or tokens has.
+// maxAccessFile is more than a file of authorities or tokens needs.
 const maxAccessFile = 4 << 20
 
-// watched is what a file says, read again when it has changed. When it is broken, what it said before counts.
+// watched is the content of a file, which is re-read when it changes. While the file is invalid, the previous content applies.
 type watched[T any] struct {
 	file  string
 	parse func([]byte) (T, error)
@@ -273,7 +274,7 @@ type watched[T any] struct {
 	wrong error
 }
 
-// get returns the latest that could be read.
+// get returns the latest valid content.
 func (f *watched[T]) get() (T, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -298,13 +299,13 @@ func (f *watched[T]) get() (T, error) {
 	return value, nil
 }
 
-// Authorities are those of client certificates, in a file of PEM certificates.
+// Authorities verify client certificates; they are in a file of PEM certificates.
 type Authorities struct {
 	pool watched[*x509.CertPool]
 	now  func() time.Time
 }
 
-// NewAuthorities returns the authorities of a file, which is read when a client presents a certificate.
+// NewAuthorities returns the authorities in a file, which is read when a client presents a certificate.
 func NewAuthorities(file string, log *slog.Logger) *Authorities {
 	return &Authorities{now: time.Now, pool: watched[*x509.CertPool]{file: file, log: log, parse: parseAuthorities}}
 }
@@ -349,10 +350,10 @@ func NewTokenFile(file string, log *slog.Logger) *TokenFile {
 	return &TokenFile{users: watched[map[[sha256.Size]byte]User]{file: file, log: log, parse: parseTokens}}
 }
 
-// CheckTokenFile reports why the tokens of a file do not count. No token is in the error.
+// CheckTokenFile reports why the tokens of a file are not accepted. The error contains no token.
 func CheckTokenFile(file string) error { return checkFile(file, parseTokens) }
 
-// CheckAuthorities reports why the authorities of a file do not count.
+// CheckAuthorities reports why the authorities of a file are not accepted.
 func CheckAuthorities(file string) error { return checkFile(file, parseAuthorities) }
 
 func checkFile[T any](file string, parse func([]byte) (T, error)) error {
@@ -365,7 +366,7 @@ func checkFile[T any](file string, parse func([]byte) (T, error)) error {
 	return err
 }
 
-// minToken is the length of the shortest token that cannot be guessed by trying.
+// minToken is the minimum length of a token that cannot be guessed by brute force.
 const minToken = 16
 
 func parseTokens(data []byte) (map[[sha256.Size]byte]User, error) {

@@ -25,17 +25,17 @@ import (
 	"monopod/internal/regular"
 )
 
-// Certificate is the certificate of a server, in two files that are read again when they have changed.
+// Certificate is a server certificate in two files that are re-read when they change.
 type Certificate struct {
 	certFile, keyFile string
-	// own, which may be nil, creates the files when there are no usable ones.
+	// own, which may be nil, creates the files if there are no usable ones.
 	own *selfSigned
-	// instead, which may be nil, is used while the files have no certificate.
+	// instead, which may be nil, is used while the files contain no certificate.
 	instead *Certificate
 	log     *slog.Logger
 
 	mu sync.Mutex
-	// mu guards the rest.
+	// mu guards the fields below.
 	seen  stamp
 	pair  *tls.Certificate
 	wrong error
@@ -47,17 +47,17 @@ type selfSigned struct {
 	now   func() time.Time
 }
 
-// Files is a certificate that is maintained by others.
+// Files returns a certificate whose files are maintained by the user.
 func Files(certFile, keyFile string, log *slog.Logger) *Certificate {
 	return &Certificate{certFile: certFile, keyFile: keyFile, log: log}
 }
 
-// Issued is a certificate that another part writes into a file, with its key, later on. Until then another one is used.
+// Issued returns a certificate that another component will write into a file, with its key. Until then, another one is used.
 func Issued(file string, until *Certificate, log *slog.Logger) *Certificate {
 	return &Certificate{certFile: file, keyFile: file, instead: until, log: log}
 }
 
-// SelfSigned is a certificate that is made when it is needed, and again when it expires or the name changes, in dir.
+// SelfSigned returns a certificate that is created in dir when it is needed, and again when it expires or the name changes.
 func SelfSigned(dir, name string, ips func() []net.IP, log *slog.Logger) *Certificate {
 	return &Certificate{
 		certFile: filepath.Join(dir, "monopod.crt"), keyFile: filepath.Join(dir, "monopod.key"), log: log,
@@ -65,7 +65,7 @@ func SelfSigned(dir, name string, ips func() []net.IP, log *slog.Logger) *Certif
 	}
 }
 
-// get returns the certificate as the files have it. When they are broken it stays as it was.
+// get returns the certificate in the files. While they are invalid, it returns the previous one.
 func (c *Certificate) get() (*tls.Certificate, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -96,7 +96,7 @@ func (c *Certificate) get() (*tls.Certificate, error) {
 	return c.pair, nil
 }
 
-// keepLocked returns what there was before. It says once what is wrong now.
+// keepLocked returns the previous certificate, and logs each error once.
 func (c *Certificate) keepLocked(err error) (*tls.Certificate, error) {
 	if c.wrong == nil || c.wrong.Error() != err.Error() {
 		c.wrong = err
@@ -115,7 +115,7 @@ func (c *Certificate) leafLocked() *x509.Certificate {
 	return c.pair.Leaf
 }
 
-// stamp tells one state of files from another.
+// stamp identifies a state of the files.
 type stamp string
 
 func stampOf(files ...string) stamp {
@@ -141,16 +141,16 @@ func loadPair(certFile, keyFile string) (tls.Certificate, error) {
 	return tls.X509KeyPair(cert, key)
 }
 
-// Times of a certificate. It is valid for long and from early on: the clock of the machine may be wrong.
+// Validity of a certificate. It is long and starts early, because the clock of the machine may be wrong.
 const (
 	validFor   = 10 * 365 * 24 * time.Hour
 	renewAhead = 30 * 24 * time.Hour
 )
 
-// epoch is before any clock that is right: certificates are valid from then on.
+// epoch is earlier than any correct clock: certificates are valid from then on.
 func epoch() time.Time { return time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC) }
 
-// ensure recreates the files unless they are usable. known is what was last read from them.
+// ensure recreates the files unless they are usable. known is the certificate last read from them.
 func (s *selfSigned) ensure(certFile, keyFile string, known *x509.Certificate) error {
 	if known == nil {
 		if pair, err := loadPair(certFile, keyFile); err == nil { // what cannot be read is replaced
@@ -167,7 +167,7 @@ func (s *selfSigned) ensure(certFile, keyFile string, known *x509.Certificate) e
 	if err != nil {
 		return fmt.Errorf("make a certificate: %w", err)
 	}
-	// The key first: a certificate without its key is made again, with any other key beside it, too.
+	// The key is written first: a certificate without a matching key is created again.
 	return errors.Join(atomicfile.Write(keyFile, key, 0o600), atomicfile.Write(certFile, cert, 0o644))
 }
 

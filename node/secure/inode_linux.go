@@ -5,7 +5,7 @@ import (
 	"syscall"
 )
 
-// inode tells a file from another one that took its place within the grain of the clock.
+// inode distinguishes files that replaced each other within the resolution of the clock.
 func inode(info fs.FileInfo) uint64 {
 	if st, ok := info.Sys().(*syscall.Stat_t); ok {
 		return st.Ino

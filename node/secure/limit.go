@@ -6,14 +6,14 @@ import (
 	"sync"
 )
 
-// limited is a listener that closes new connections at once when there are too many. None is queued: clients that keep all connections open
-// would keep all others waiting.
+// limited is a listener that closes new connections immediately if there are too many. They are not queued: clients that keep all
+// connections open would make all others wait.
 type limited struct {
 	net.Listener
 	max int
 
 	mu sync.Mutex
-	// open counts connections by where they come from, see originOf.
+	// open counts connections by origin, see originOf.
 	open map[netip.Addr]int
 	all  int
 }
@@ -37,7 +37,7 @@ func (l *limited) Accept() (net.Conn, error) {
 	}
 }
 
-// originOf is the address of a client; of IPv6 that of its /64, as one machine may have all addresses of that.
+// originOf returns the address of a client; for IPv6 its /64, because one machine may have all addresses of that.
 func originOf(c net.Conn) netip.Addr {
 	ap, err := netip.ParseAddrPort(c.RemoteAddr().String())
 	if err != nil {
@@ -70,7 +70,7 @@ func (l *limited) leave(from netip.Addr) {
 	}
 }
 
-// counted is a connection that counts until it is closed.
+// counted is a connection that is counted until it is closed.
 type counted struct {
 	net.Conn
 	leave func()
@@ -82,5 +82,5 @@ func (c *counted) Close() error {
 	return c.Conn.Close()
 }
 
-// NetConn returns the connection below, as that of crypto/tls does: who streams looks at it for its end.
+// NetConn returns the underlying connection, like that of crypto/tls: streams watch it to detect that the client is gone.
 func (c *counted) NetConn() net.Conn { return c.Conn }

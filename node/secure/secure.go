@@ -20,34 +20,35 @@ import (
 	"time"
 )
 
-// Limits of a connection. Kubelet's are wider: it trusts its network.
+// Limits of a connection. Those of the kubelet are wider, because it trusts its network.
 const (
 	headerTimeout = 10 * time.Second
 	idleTimeout   = 90 * time.Second
-	// answerTimeout bounds requests that are no streams.
+	// answerTimeout is the timeout of requests that are not streams.
 	answerTimeout = time.Minute
 	maxHeader     = 32 << 10
 	maxBody       = 1 << 20
 	shutdownGrace = time.Second
-	// DefaultMaxConnections is how many connections there may be at once.
+	// DefaultMaxConnections is the default maximum number of open connections.
 	DefaultMaxConnections = 64
 )
 
-// Config of a Server.
+// Config configures a Server.
 type Config struct {
-	// Address is where it listens, as host:port.
+	// Address is the listen address, as host:port.
 	Address string
-	// Cert has the certificate; nil: plain HTTP.
+	// Cert has the certificate; nil means plain HTTP.
 	Cert *Certificate
-	// MinVersion and CipherSuites are those of crypto/tls; 0 and nil: its own choice.
+	// MinVersion and CipherSuites are passed to crypto/tls; 0 and nil are its defaults.
 	MinVersion   uint16
 	CipherSuites []uint16
-	// Access authorizes requests; nil: every client may use the whole handler.
+	// Access authorizes requests; nil allows everything to every client.
 	Access *Access
-	// Handler serves requests. Streams reports which of them have no time limit; nil: none.
+	// Handler serves requests. Streams reports which of them have no time limit; nil means none.
 	Handler http.Handler
 	Streams func(*http.Request) bool
-	// MaxConnections bounds the connections at once, half as many for each address, or /64 of IPv6; 0: DefaultMaxConnections.
+	// MaxConnections is the maximum number of open connections, and half of it for each address, or /64 of IPv6; 0 means
+	// DefaultMaxConnections.
 	MaxConnections int
 	Log            *slog.Logger
 }
@@ -55,7 +56,7 @@ type Config struct {
 // Server serves one address.
 type Server struct {
 	cfg Config
-	// retry is the first wait between attempts to listen, answer bounds requests that are no streams.
+	// retry is the first interval between attempts to listen, answer the timeout of requests that are not streams.
 	retry, answer time.Duration
 	listen        func(context.Context, string) (net.Listener, error)
 }
@@ -76,13 +77,13 @@ func listen(ctx context.Context, address string) (net.Listener, error) {
 	return lc.Listen(ctx, "tcp", address)
 }
 
-// Waits between attempts to listen: the address may come with the network, or another process may have the port.
+// Intervals between attempts to listen: the address may appear with the network, or another process may use the port.
 const (
 	firstListen = time.Second
 	lastListen  = time.Minute
 )
 
-// Run listens and serves until ctx ends. That it cannot is logged and tried again: nothing else depends on it.
+// Run listens and serves until ctx ends. Failures are logged and retried, because no other part depends on the server.
 func (s *Server) Run(ctx context.Context) error {
 	last, wait := "", s.retry
 	for {
@@ -118,7 +119,7 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeader,
 		ErrorLog:          slog.NewLogLogger(s.cfg.Log.Handler(), slog.LevelDebug),
-		// HTTP/2 has no upgrades, which exec needs, and lets one connection ask many things at once.
+		// HTTP/2 has no upgrades, which exec needs, and allows many concurrent requests on one connection.
 		TLSNextProto: map[string]func(*http.Server, *tls.Conn, http.Handler){},
 	}
 	if s.cfg.Cert != nil {
@@ -196,7 +197,7 @@ func (s *Server) refuse(w http.ResponseWriter, r *http.Request, e *refusal) {
 	_, _ = w.Write([]byte(e.text)) // who does not listen need not know
 }
 
-// ParseVersion reads the name that kubelet has for a version of TLS; empty: crypto/tls's choice.
+// ParseVersion parses the kubelet's name of a TLS version; an empty name means the default of crypto/tls.
 func ParseVersion(name string) (uint16, error) {
 	switch name {
 	case "":
@@ -211,7 +212,7 @@ func ParseVersion(name string) (uint16, error) {
 	return 0, fmt.Errorf("%q is not a version of TLS; use VersionTLS12 or VersionTLS13", name)
 }
 
-// ParseCipherSuites reads names of cipher suites, as TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256.
+// ParseCipherSuites parses names of cipher suites, such as TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256.
 func ParseCipherSuites(names []string) ([]uint16, error) {
 	var ids []uint16
 	for _, name := range names {

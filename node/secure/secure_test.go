@@ -40,7 +40,7 @@ func check(t *testing.T, err error) {
 	}
 }
 
-// authority makes certificates.
+// authority creates certificates.
 type authority struct {
 	cert *x509.Certificate
 	key  *ecdsa.PrivateKey
@@ -104,7 +104,7 @@ type site struct {
 	dir  string
 	addr string
 	log  *lockedBuffer
-	// ca is what clients trust.
+	// ca are the authorities that clients trust.
 	ca *x509.CertPool
 }
 
@@ -142,7 +142,7 @@ func (s *site) write(name string, data []byte) string {
 	return s.path(name)
 }
 
-// serve runs a server; nil fields get what most tests want.
+// serve runs a server; nil fields get common defaults.
 func (s *site) serve(cfg Config) {
 	s.t.Helper()
 	ln, err := (&net.ListenConfig{}).Listen(s.t.Context(), "tcp", "127.0.0.1:0")
@@ -173,7 +173,7 @@ func (s *site) selfSigned() *Certificate {
 	return c
 }
 
-// ask makes one request on a connection of its own.
+// ask makes one request on a new connection.
 func (s *site) ask(path string, cert *tls.Certificate, header ...string) (int, string) {
 	s.t.Helper()
 	code, body, err := s.try(path, &tls.Config{RootCAs: s.ca}, cert, header...)
@@ -251,7 +251,7 @@ func TestTokensProveWhoAsks(t *testing.T) {
 	s.want(200, "other [system:authenticated]")(s.ask("/metrics", nil, "Authorization: Bearer fedcba9876543210"))
 }
 
-// reviewer is an API server that is asked for tokens and rights.
+// reviewer is an API server that reviews tokens and access.
 type reviewer struct {
 	err  error
 	seen []Attributes
@@ -508,7 +508,7 @@ func TestStrangersCannotTakeAllConnections(t *testing.T) {
 	}
 }
 
-// from is a connection of one client.
+// from is a connection of a client with an address.
 type from struct {
 	net.Conn
 	addr *net.TCPAddr
@@ -517,7 +517,7 @@ type from struct {
 func (f from) RemoteAddr() net.Addr { return f.addr }
 func (f from) Close() error         { return nil }
 
-// queued is a listener whose clients are known, and none comes after them.
+// queued is a listener with a fixed list of connections.
 type queued struct {
 	net.Listener
 	waiting []from
@@ -705,7 +705,7 @@ func TestAPortThatCannotBeServedAnyMoreIsOpenedAgain(t *testing.T) {
 	check(t, <-done)
 }
 
-// TestTheConnectionOfAStreamIsFound: who streams has the kernel tell when the client is gone.
+// TestTheConnectionOfAStreamIsFound: streams watch the connection in the kernel to detect that the client is gone.
 func TestTheConnectionOfAStreamIsFound(t *testing.T) {
 	t.Parallel()
 	s, found := newSite(t), make(chan net.Conn, 1)

@@ -1,9 +1,8 @@
-// stamp is the workload of the benchmark: its first act is to write down when it runs, then it waits for TERM.
+// stamp is the workload of the benchmark: it records its start time, then waits for SIGTERM.
 //
 //	stamp DIR NAME [once]
 //
-// writes DIR/NAME.PID with CLOCK_MONOTONIC in nanoseconds and its pid as the host sees it, if it can. With
-// once it ends then.
+// It writes DIR/NAME.PID with CLOCK_MONOTONIC in nanoseconds and, if possible, its pid on the host. With once, it then exits.
 package main
 
 import (
