@@ -454,15 +454,15 @@ func (p *Pinned) Calls() []string {
 	return slices.Clone(p.calls)
 }
 
-// Systemd stands for systemd: it keeps what it is told until somebody asks for it.
-type Systemd struct {
+// Notifications stores messages to systemd until a test reads them.
+type Notifications struct {
 	mu   sync.Mutex
 	said []string
 	more chan struct{}
 }
 
-// ServiceManager listens on a socket as systemd does, and returns a Notifier that writes to it.
-func ServiceManager(t *testing.T, watchdog time.Duration) (*systemd.Notifier, *Systemd) {
+// ServiceManager returns a notifier with that watchdog interval, and the messages that it sends.
+func ServiceManager(t *testing.T, watchdog time.Duration) (*systemd.Notifier, *Notifications) {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "sd")
 	if err != nil {
@@ -474,7 +474,7 @@ func ServiceManager(t *testing.T, watchdog time.Duration) (*systemd.Notifier, *S
 	if err != nil {
 		t.Fatal(err)
 	}
-	h, over := &Systemd{more: make(chan struct{}, 1)}, make(chan struct{})
+	h, over := &Notifications{more: make(chan struct{}, 1)}, make(chan struct{})
 	go func() {
 		defer close(over)
 		for b := make([]byte, 1<<12); ; {
@@ -489,8 +489,8 @@ func ServiceManager(t *testing.T, watchdog time.Duration) (*systemd.Notifier, *S
 	return &systemd.Notifier{Socket: path, Watchdog: watchdog}, h
 }
 
-// keep takes one message in.
-func (h *Systemd) keep(m string) {
+// keep stores a message.
+func (h *Notifications) keep(m string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if !slices.Contains(h.said, m) { // pings do not end
@@ -502,9 +502,9 @@ func (h *Systemd) keep(m string) {
 	}
 }
 
-// take is the first message that begins with a text; what else was said is left for who asks for that: a pod may run before the
-// agent is ready, or after.
-func (h *Systemd) take(prefix string) (string, bool) {
+// take removes and returns the first message with a prefix; other messages are kept for later calls, because the order in which a pod and
+// the daemon become ready is not defined.
+func (h *Notifications) take(prefix string) (string, bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	i := slices.IndexFunc(h.said, func(m string) bool { return strings.HasPrefix(m, prefix) })
@@ -516,8 +516,8 @@ func (h *Systemd) take(prefix string) (string, bool) {
 	return m, true
 }
 
-// Hear waits for a message that begins with a text.
-func (h *Systemd) Hear(t *testing.T, prefix string) string {
+// Wait waits for a message with a prefix.
+func (h *Notifications) Wait(t *testing.T, prefix string) string {
 	t.Helper()
 	for deadline := time.After(Patience); ; {
 		if m, ok := h.take(prefix); ok {

@@ -34,7 +34,7 @@ type watched struct {
 func keepBed(t *testing.T, b *bed) *watched {
 	t.Helper()
 	w := &watched{bed: b}
-	b.cfg.Notice = func(n Notice) {
+	b.notice = func(n Notice) {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		w.notices = append(w.notices, n)
