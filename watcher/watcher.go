@@ -178,7 +178,7 @@ func (w *Watcher) supervise(ctx context.Context, src Source) {
 		if time.Since(start) > delay {
 			delay = firstRestart
 		}
-		w.log.Error("source stopped", "source", name, "error", err, "retry", delay)
+		w.log.Error("source stopped", "source", name, "err", err, "retry_in", delay)
 		w.update(func() {
 			w.faults[name] = model.Input{Source: name, Input: name, State: model.InputUnreachable, Errors: Lines(err), Cause: cause.Cause{Kind: cause.InputUnreachable}, Since: time.Now()}
 		})

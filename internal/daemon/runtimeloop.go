@@ -68,7 +68,7 @@ func (r *runtimeLoop) run(ctx context.Context) error {
 			level, last = slog.LevelError, err.Error()
 			r.connection(err)
 		}
-		r.log.Log(ctx, level, "containers cannot be seen or changed now; trying again", "in", wait, "err", err)
+		r.log.Log(ctx, level, "containers cannot be seen or changed now", "err", err, "retry_in", wait)
 		r.state.Blind(err)
 		pause.For(ctx, wait)
 		wait = min(2*wait, lastReopen)

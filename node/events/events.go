@@ -198,7 +198,7 @@ func (r *Recorder) load() {
 	r.loading.Do(func() {
 		found, err := r.store.load()
 		if err != nil {
-			r.cfg.Log.Warn("the record of events cannot be read", "dir", r.cfg.Dir, "error", err)
+			r.cfg.Log.Warn("the record of events cannot be read", "dir", r.cfg.Dir, "err", err)
 		}
 		now := r.cfg.Now()
 		b := newBook(r.cfg.MaxFile / 2)
@@ -304,7 +304,7 @@ func (r *Recorder) tell(err error) {
 	r.retryAt = time.Now().Add(wait)
 	if r.trouble != err.Error() {
 		r.trouble = err.Error()
-		r.cfg.Log.Warn("events are kept in memory only; trying again", "in", wait, "error", err)
+		r.cfg.Log.Warn("events are kept in memory only", "err", err, "retry_in", wait)
 	}
 }
 

@@ -341,7 +341,7 @@ func (p *Pool) retry(ctx context.Context, what string, f func() error) {
 		}
 		wait := plan.Doubled(100*time.Millisecond, 5*time.Second, try)
 		if err.Error() != last {
-			p.cfg.Log.Warn(what, "error", err, "again", wait)
+			p.cfg.Log.Warn(what, "err", err, "retry_in", wait)
 			last, try = err.Error(), 1
 		}
 		if !pause(ctx, wait) {

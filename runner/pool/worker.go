@@ -171,7 +171,7 @@ func (w *worker) work(ctx context.Context) bool {
 		case err != nil:
 			crashes++
 			t.wait = plan.Doubled(time.Second, time.Minute, crashes)
-			w.log().Error("the worker crashed and starts again", "error", err, "again", t.wait)
+			w.log().Error("the worker crashed and starts again", "err", err, "retry_in", t.wait)
 			w.recordCrash(err)
 			w.pool.reportCrash(w, err)
 		case t.end:
@@ -262,7 +262,7 @@ func (w *worker) turn(ctx context.Context) turn {
 	w.apply(ctx, pod, actions)
 	if w.rounds++; w.rounds > maxRounds {
 		wait := plan.Doubled(100*time.Millisecond, 5*time.Second, w.rounds-maxRounds)
-		w.log().Debug("does not come to rest", "first", actions[0].String(), "again", wait)
+		w.log().Debug("does not come to rest", "first", actions[0].String(), "retry_in", wait)
 		return turn{wait: wait, ignoreEvents: true}
 	}
 	return turn{wait: atOnce}
@@ -512,7 +512,7 @@ func (w *worker) publish(next time.Time) {
 
 // warn logs a failure once for each text.
 func (w *preparer) warn(key string, err error, args ...any) {
-	args = append(args, "error", err)
+	args = append(args, "err", err)
 	if w.warned[key] == err.Error() {
 		w.log().Debug("still failing", args...)
 		return

@@ -72,7 +72,7 @@ func (w *hookRunner) bookHook(key plan.HookKey, h *step, running bool) {
 		return // a hook that ends with its container has not failed
 	}
 	err := fmt.Errorf("%s hook: %s: %w", key.Hook, h.action.Handler, h.err)
-	w.log().Warn("hook failed", "container", h.action.Container, "hook", string(key.Hook), "error", err)
+	w.log().Warn("hook failed", "container", h.action.Container, "hook", string(key.Hook), "err", err)
 	w.recordHook(h.action.Container, key.Hook, h.err)
 	if key.Hook == runner.PostStartHook {
 		w.observed.Failures[h.action.Container] = plan.Failure{

@@ -199,7 +199,7 @@ func cleanTemp(cfg Config) error {
 		warnings = append(warnings, err)
 	}
 	for _, w := range warnings {
-		cfg.Log.Warn("cannot remove a temporary mount", "directory", dir, "error", w)
+		cfg.Log.Warn("cannot remove a temporary mount", "directory", dir, "err", w)
 	}
 	return nil
 }
@@ -215,7 +215,7 @@ func cleanBundles(cfg Config) {
 				err = os.RemoveAll(dir)
 			}
 			if err != nil {
-				cfg.Log.Warn("the bundle of a container that is gone stays", "directory", dir, "error", err)
+				cfg.Log.Warn("the bundle of a container that is gone stays", "directory", dir, "err", err)
 			}
 		}
 	}

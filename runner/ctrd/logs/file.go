@@ -112,7 +112,7 @@ func (l *logFile) appendLocked(b []byte, reported int, m mark) (int, error) {
 func (l *logFile) rotateLocked(st unix.Stat_t) (unix.Stat_t, error) {
 	if err := l.keeper.rotate(l.path); err != nil {
 		if !l.stuck {
-			l.log.Warn("cannot rotate log file, it grows beyond its limit", "path", l.path, "error", err)
+			l.log.Warn("cannot rotate log file, it grows beyond its limit", "path", l.path, "err", err)
 		}
 		l.stuck = true
 		return st, nil
@@ -133,7 +133,7 @@ func (l *logFile) failLocked(err error, lines int, reported bool, m mark) {
 	l.lost += uint64(lines)
 	l.cause = err
 	if !l.warned && time.Since(l.warnedAt) > warnEvery {
-		l.log.Warn("cannot write log file, output is dropped until it works again", "path", l.path, "error", err)
+		l.log.Warn("cannot write log file, output is dropped until it works again", "path", l.path, "err", err)
 		l.keeper.notice(Notice{Kind: Dropping, Container: l.id, Path: l.path, Err: err})
 		l.warned, l.warnedAt = true, time.Now()
 	}

@@ -152,7 +152,7 @@ func (k *keeper) removeLocked(path string) int64 {
 		return 0
 	}
 	if err := k.remove(path); err != nil {
-		k.log.Warn("cannot remove old log file", "path", path, "error", err)
+		k.log.Warn("cannot remove old log file", "path", path, "err", err)
 		return 0
 	}
 	k.used.Add(-st.Size)
@@ -192,7 +192,7 @@ func (k *keeper) tidyAll() {
 		k.queue = k.queue[1:]
 		k.mu.Unlock()
 		if err := k.tidyOne(path); err != nil && !isClosed(k.ending) {
-			k.log.Warn("old log files are not compressed", "path", path, "error", err)
+			k.log.Warn("old log files are not compressed", "path", path, "err", err)
 		}
 	}
 }

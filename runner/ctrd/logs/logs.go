@@ -161,7 +161,7 @@ func (c *Collector) start(id, dir, logPath string) (*container, error) {
 		ct.readers[i] = r
 	}
 	if err := ct.out.reopen(); err != nil {
-		c.log.Warn("cannot open log file, will be tried with each output", "path", logPath, "error", err)
+		c.log.Warn("cannot open log file, will be tried with each output", "path", logPath, "err", err)
 	}
 	ct.running.Store(int32(len(ct.readers)))
 	for _, r := range ct.readers {
@@ -177,11 +177,11 @@ func (c *Collector) start(id, dir, logPath string) (*container, error) {
 func (c *Collector) journal(dir, logPath string) *journal {
 	j, err := openJournal(filepath.Join(dir, journalName))
 	if err != nil {
-		c.log.Warn("container output is copied without a journal: a kill can lose some", "dir", dir, "error", err)
+		c.log.Warn("container output is copied without a journal: a kill can lose some", "dir", dir, "err", err)
 		return nil
 	}
 	if err := j.settle(logPath); err != nil {
-		c.log.Warn("lines may come twice in log file", "path", logPath, "error", err)
+		c.log.Warn("lines may come twice in log file", "path", logPath, "err", err)
 	}
 	return j
 }

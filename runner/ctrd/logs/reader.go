@@ -155,7 +155,7 @@ func (r *reader) run() {
 			r.finish()
 			return
 		default:
-			r.log.Error("read container output", "fifo", r.fifo.Name(), "error", err)
+			r.log.Error("read container output", "fifo", r.fifo.Name(), "err", err)
 			r.finish()
 			return
 		}
@@ -222,7 +222,7 @@ func (r *reader) take(fd int, buf []byte) (int, error) {
 func (r *reader) bypass(err error) {
 	r.unspooled = true
 	if err := errors.Join(err, r.spool.drop()); !r.warned {
-		r.log.Warn("output is copied without its journal: a kill now can lose some", "fifo", r.fifo.Name(), "error", err)
+		r.log.Warn("output is copied without its journal: a kill now can lose some", "fifo", r.fifo.Name(), "err", err)
 		r.warned = true
 	}
 }

@@ -79,7 +79,7 @@ func (k *keeper) followKernel(ctx context.Context, d *pending) {
 		if ctx.Err() != nil {
 			return
 		}
-		k.log.Warn("network events are unavailable", "err", err, "again_in", delay)
+		k.log.Warn("network events are unavailable", "err", err, "retry_in", delay)
 		wait(ctx, delay)
 	}
 }

@@ -227,7 +227,7 @@ func (n *Network) chooseBridge(cidrs []netip.Prefix) (bridge.Spec, error) {
 		return bridge.Spec{}, err
 	}
 	if err != nil {
-		n.cfg.Log.Warn("the pods' subnet is used twice; it is kept because pods run on it", "error", err)
+		n.cfg.Log.Warn("the pods' subnet is used twice; it is kept because pods run on it", "err", err)
 	}
 	return bridge.Spec{Name: name, Alias: c.Owner, MTU: facts.MTU, CIDRs: cidrs}, nil
 }

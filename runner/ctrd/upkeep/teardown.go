@@ -143,7 +143,7 @@ func (t *Queue) finish(ctx context.Context, id string, j *job) {
 	j.failed, j.err = j.failed+1, err
 	j.delay = min(max(2*j.delay, minTeardownDelay), maxTeardownDelay)
 	j.due = time.Now().Add(j.delay)
-	t.log.Warn("teardown", "id", id, "err", err, "again_in", j.delay)
+	t.log.Warn("teardown", "id", id, "err", err, "retry_in", j.delay)
 	t.wakeUp()
 }
 

@@ -108,7 +108,7 @@ func (r *run) follow(ctx context.Context, w *fsnotify.Watcher) error {
 			}
 			r.settling[ev.Name] = time.Now()
 		case err := <-w.Errors: // an overflow: scan everything
-			r.Log.Warn("watch preload directories", "error", err)
+			r.Log.Warn("watch preload directories", "err", err)
 			r.settling[""] = time.Now()
 		case <-r.retryNow:
 			r.retry = 0 // failures while containerd was unreachable do not count
@@ -151,7 +151,7 @@ func (r *run) watch(w *fsnotify.Watcher) {
 			if err := w.Add(d); err == nil {
 				want[d] = true
 			} else if !errors.Is(err, fs.ErrNotExist) {
-				r.Log.Warn("watch preload directory", "directory", d, "error", err)
+				r.Log.Warn("watch preload directory", "directory", d, "err", err)
 			}
 			if d == filepath.Dir(d) {
 				break
@@ -169,7 +169,7 @@ func (r *run) watch(w *fsnotify.Watcher) {
 func (r *run) scan(ctx context.Context) error {
 	paths, err := archive.List(r.Dirs)
 	if err != nil {
-		r.Log.Warn("read preload directories", "error", err)
+		r.Log.Warn("read preload directories", "err", err)
 	}
 	var errs []error
 	succeeded, failed := false, false
@@ -226,13 +226,13 @@ func (r *run) report(ctx context.Context, path string, rec imported, again bool)
 	switch {
 	case ctx.Err() != nil:
 	case rec.err != nil && again:
-		log.Debug("preload archive still cannot be imported", "error", rec.err)
+		log.Debug("preload archive still cannot be imported", "err", rec.err)
 	case rec.err != nil:
-		log.Warn("preload archive cannot be imported", "error", rec.err)
+		log.Warn("preload archive cannot be imported", "err", rec.err)
 	default:
 		log.Info("preload archive imported", "images", rec.Names)
 		if err := r.remember(ctx, path, rec); err != nil {
-			log.Warn("preload archive will be imported again at the next start", "error", err)
+			log.Warn("preload archive will be imported again at the next start", "err", err)
 		}
 	}
 }

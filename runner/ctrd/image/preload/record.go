@@ -84,7 +84,7 @@ func (p *Preloader) remembered(ctx context.Context) map[string]imported {
 	labels, err := p.Local.Client.NamespaceService().Labels(ctx, ns)
 	if err != nil {
 		if !errdefs.IsNotFound(err) {
-			p.Log.Warn("preload archives are imported again", "error", err)
+			p.Log.Warn("preload archives are imported again", "err", err)
 		}
 		return known
 	}
