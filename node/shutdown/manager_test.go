@@ -155,11 +155,11 @@ func TestConnectionToLogindIsRetried(t *testing.T) {
 		ended := make(chan struct{})
 		go func() { defer close(ended); m.listen(ctx) }()
 		time.Sleep(time.Minute)
+		stop()
+		<-ended
 		if want := []time.Duration{0, time.Second, 3 * time.Second, 7 * time.Second}; !slices.Equal(tries, want) {
 			t.Errorf("tries after %v", tries)
 		}
-		stop()
-		<-ended
 	})
 }
 
