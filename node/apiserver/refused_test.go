@@ -69,7 +69,7 @@ func (g *gathering) word() (pods string, left, said []string) {
 	if err := g.once(g.t.Context()); err != nil {
 		g.t.Fatal(err)
 	}
-	_, body, _, err := g.Agent.bindings.get()
+	_, body, _, err := g.bindings.get()
 	if err != nil {
 		g.t.Fatal(err)
 	}

@@ -13,6 +13,7 @@ import (
 	"maps"
 	"net/http"
 	"net/http/pprof"
+	"slices"
 	"strings"
 	"time"
 
@@ -44,8 +45,10 @@ type Config struct {
 	Configuration json.RawMessage
 	// RootDirectory and ImageDirectory are on the file systems that stats describe.
 	RootDirectory, ImageDirectory string
-	// Streams has exec, attach, portForward, run and containerLogs, for TCP: the socket has its own. Nil: there are none.
+	// Streams serves StreamPaths over TCP; the socket has its own handler. Nil: they are not served.
 	Streams http.Handler
+	// StreamPaths are the prefixes of exec, attach and similar paths, as in "/exec/".
+	StreamPaths []string
 	// NoDebugging: what can change or look into pods is not served over TCP.
 	NoDebugging bool
 	// Profiling: /debug/pprof/ is served.
@@ -80,11 +83,6 @@ func (e *Endpoints) open(terse bool) map[string]http.Handler {
 	return routes
 }
 
-// streamPaths are those that Config.Streams answers.
-func streamPaths() []string {
-	return []string{"/exec/", "/attach/", "/portForward/", "/run/", "/containerLogs/"}
-}
-
 // debugging are the paths that can look into pods and into the daemon.
 func (e *Endpoints) debugging() map[string]http.Handler {
 	routes := map[string]http.Handler{"/runningpods/": get(e.running), "/configz": get(e.configz)}
@@ -112,7 +110,7 @@ func (e *Endpoints) OnSocket(h http.Handler) http.Handler { return e.counted("so
 func (e *Endpoints) Handler() http.Handler {
 	mux, debugging := muxOf(e.open(false)), e.debugging()
 	if e.cfg.Streams != nil {
-		for _, path := range streamPaths() {
+		for _, path := range e.cfg.StreamPaths {
 			debugging[path] = e.cfg.Streams
 		}
 	}
@@ -165,20 +163,26 @@ func get(h http.HandlerFunc) http.Handler {
 	})
 }
 
-// LongRunning says of a request that it may take as long as it likes.
-func LongRunning(r *http.Request) bool {
-	switch bucket(r.URL.Path) {
-	case "exec", "attach", "portForward", "run", "containerLogs", "debug":
+// LongRunning reports whether the duration of a request is not limited.
+func (e *Endpoints) LongRunning(r *http.Request) bool {
+	name := e.bucket(r.URL.Path)
+	switch name {
+	case "debug":
 		return true
 	case "v1/pods", "v1/events":
 		q := r.URL.Query()
 		return q.Has("watch") || q.Has("follow")
 	}
-	return false
+	return e.isStream(name)
 }
 
-// bucket is what requests for a path are counted as: strangers must not make up names.
-func bucket(path string) string {
+// isStream reports whether the first element of a path is that of a stream.
+func (e *Endpoints) isStream(first string) bool {
+	return slices.Contains(e.cfg.StreamPaths, "/"+first+"/")
+}
+
+// bucket returns the name under which requests for a path are counted. Clients cannot add names.
+func (e *Endpoints) bucket(path string) string {
 	first, rest, _ := strings.Cut(strings.TrimPrefix(path, "/"), "/")
 	switch first {
 	case "metrics":
@@ -187,7 +191,7 @@ func bucket(path string) string {
 			return first + "/" + rest
 		}
 		return first
-	case "stats", "pods", "runningpods", "configz", "healthz", "livez", "readyz", "exec", "attach", "portForward", "run", "containerLogs", "debug":
+	case "stats", "pods", "runningpods", "configz", "healthz", "livez", "readyz", "debug":
 		return first
 	case "v1":
 		second, _, _ := strings.Cut(rest, "/")
@@ -196,10 +200,13 @@ func bucket(path string) string {
 			return first + "/" + second
 		}
 	}
+	if e.isStream(first) {
+		return first
+	}
 	return "other"
 }
 
-// method is what requests of a method are counted as.
+// method returns the name under which requests of a method are counted.
 func method(m string) string {
 	switch m {
 	case http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodDelete, http.MethodPatch, http.MethodOptions:
@@ -211,7 +218,7 @@ func method(m string) string {
 func (e *Endpoints) counted(server string, h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		began := time.Now()
-		end := e.cfg.Tally.Begin(metrics.Request{Server: server, Method: method(r.Method), Path: bucket(r.URL.Path), LongRunning: LongRunning(r)})
+		end := e.cfg.Tally.Begin(metrics.Request{Server: server, Method: method(r.Method), Path: e.bucket(r.URL.Path), LongRunning: e.LongRunning(r)})
 		defer func() {
 			end(time.Since(began))
 			if e.cfg.Answered != nil {

@@ -79,6 +79,7 @@ func newNode(t *testing.T, edit func(*Config)) (*node, *Endpoints) {
 		}),
 		Metrics: map[string]http.Handler{"/metrics": http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "metrics") })},
 		Pods:    n.pods, Running: n.pods, Configuration: json.RawMessage(`{"maxPods":7}`), RootDirectory: n.root, ImageDirectory: n.root, Log: slog.New(slog.DiscardHandler),
+		StreamPaths: []string{"/exec/", "/containerLogs/"},
 		Streams: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			_, _ = io.WriteString(w, "stream "+r.Method+" "+r.URL.Path)
 		}),
@@ -225,12 +226,13 @@ func TestTheSummaryHasWhatAKubeletTells(t *testing.T) {
 	}
 }
 
-func TestRequestsAreCountedByNamesOfOurs(t *testing.T) {
+func TestRequestsAreCountedByBoundedNames(t *testing.T) {
+	_, e := newNode(t, func(*Config) {})
 	for path, want := range map[string]string{
 		"/": "other", "/metrics": "metrics", "/metrics/probes": "metrics/probes", "/metrics/x": "metrics", "/exec/a/b/c": "exec", "/nonsense/x": "other", "/stats/summary": "stats",
 		"/v1/pods/default/web/log": "v1/pods", "/v1/why": "v1/why", "/v1/nonsense": "other", "/v1": "other",
 	} {
-		if got := bucket(path); got != want {
+		if got := e.bucket(path); got != want {
 			t.Errorf("%s: %s, want %s", path, got, want)
 		}
 	}
@@ -241,7 +243,7 @@ func TestRequestsAreCountedByNamesOfOurs(t *testing.T) {
 		"/v1/pods?watch=true": true, "/v1/pods/default/web/log?follow=true": true, "/v1/pods": false, "/exec/a/b/c": true, "/debug/pprof/profile": true, "/metrics": false, "/pods": false,
 	} {
 		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, nil)
-		if LongRunning(r) != long {
+		if e.LongRunning(r) != long {
 			t.Errorf("%s: %v", path, !long)
 		}
 	}

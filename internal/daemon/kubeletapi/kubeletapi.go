@@ -7,9 +7,11 @@ import (
 	"context"
 	"encoding/json"
 	"log/slog"
+	"maps"
 	"net"
 	"net/http"
 	"path/filepath"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -26,6 +28,7 @@ import (
 	"monopod/node/metrics"
 	"monopod/node/secure"
 	"monopod/node/stats"
+	"monopod/node/stream"
 )
 
 // Deps is what the endpoints need besides the configuration.
@@ -76,7 +79,7 @@ func (a *API) endpoints(named func(name, uid string) string) *endpoints.Endpoint
 		images = cfg.RootDirectory // an external containerd does not tell where its images are
 	}
 	return endpoints.New(endpoints.Config{
-		Node: cfg.NodeName, Checks: d.Checks, Stats: usage, Tally: d.Tally, Configuration: configuration,
+		Node: cfg.NodeName, StreamPaths: slices.Collect(maps.Keys(stream.Paths())), Checks: d.Checks, Stats: usage, Tally: d.Tally, Configuration: configuration,
 		Metrics: metrics.Handlers(metrics.Sources{
 			Node: cfg.NodeName, Version: version.String(), Tally: d.Tally, Checks: d.Checks, Stats: usage,
 			Pods: a.podObjects, Inputs: func() map[[2]string]int { return telemetry.CountInputs(d.State.Inputs()) }, Conditions: a.pressure,
@@ -159,7 +162,7 @@ func (a *API) Ports() (all []secure.Config) {
 		suites, _ := secure.ParseCipherSuites(cfg.TLSCipherSuites)
 		add(secure.Config{
 			Address: config.HostPort(cfg.Address, cfg.Port), Cert: a.certificate(), MinVersion: version, CipherSuites: suites,
-			Access: a.access(), Handler: a.tcp.Handler(), Streams: endpoints.LongRunning,
+			Access: a.access(), Handler: a.tcp.Handler(), Streams: a.tcp.LongRunning,
 		})
 	}
 	if cfg.ReadOnlyPort > 0 {
