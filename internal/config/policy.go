@@ -28,7 +28,7 @@ const (
 
 func imageRuleKeys() []Key {
 	return []Key{
-		{Path: "match", Kind: kindString, derived: "none: required", doc: "Images the rule applies to: `HOST[:PORT]` of a registry, or `HOST[:PORT]/PATH` for everything below that path; labels of the host may have wildcards, as in `*.example.com`. `*`: all images. An image without a registry belongs to `docker.io`, one of a single word to `docker.io/library`; `docker.io/NAME` matches the latter, too."},
+		{Path: "match", Kind: kindString, derived: required, doc: "Images the rule applies to: `HOST[:PORT]` of a registry, or `HOST[:PORT]/PATH` for everything below that path; labels of the host may have wildcards, as in `*.example.com`. `*`: all images. An image without a registry belongs to `docker.io`, one of a single word to `docker.io/library`; `docker.io/NAME` matches the latter, too."},
 		{Path: "action", Kind: kindString, def: ruleAllow, doc: "Whether these images may be used: `allow` or `deny`."},
 		{Path: "signature.keys", Kind: KindStrings, doc: "Public keys in PEM (ECDSA, Ed25519 or RSA); one of them must have signed the image, as `cosign sign --key` does."},
 		{Path: "signature.keyFiles", Kind: kindPaths, doc: "Files with one public key each, in addition to `signature.keys`; they are read each time an image is verified."},

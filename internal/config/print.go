@@ -9,6 +9,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"monopod/internal/wrap"
 	"monopod/watcher/fetch"
 )
 
@@ -163,32 +164,39 @@ No configuration is required. Values come from these layers; each one overrides 
 
 ` + "`monopod config`" + ` prints the effective configuration and where each value comes from.
 
-- A later file replaces single values and whole lists; maps are merged. A key without a value (` + "`key:`" + ` or ` + "`key: null`" + `) resets it to the built-in default.
+- A later file replaces single values and whole lists; maps are merged. A key without a value (` + "`key:`" + ` or ` + "`key: null`" + `) resets it to the
+  built-in default.
 - Relative paths in a file are relative to its directory, those in variables and flags to the working directory.
 - Lists in variables and flags are separated by commas: ` + "`MONOPOD_CLUSTER_DNS=10.0.0.2,10.0.0.3`" + `. Durations are written as ` + "`20s`" + ` or ` + "`5m`" + `.
-- An empty variable counts as unset. Header values can be set only in files and in the environment, because every user can read command lines.
-- Unknown keys, wrong types and invalid values are all reported at once, with file and line, and monopod does not start. An unknown ` + "`MONOPOD_*`" + `
-  variable is an error if it looks like a misspelled one; otherwise it is only logged.
-- Where the kubelet has the same setting, the key is that of a KubeletConfiguration. A KubeletConfiguration file itself is refused (` + "`apiVersion`" + `, ` + "`kind`" + ` and the
-  keys monopod does not have), so that no setting is silently lost.
-- ` + "`MONOPOD_BUNDLE_DIR`" + ` is the directory into which ` + "`monopod-bundle`" + ` unpacks its programs ([why](adr/0006-launcher.md)). It is not a key, because it is used before the configuration is read.
+- An empty variable counts as unset. Header values can be set only in files and in the environment, because every user can read command
+  lines.
+- Unknown keys, wrong types and invalid values are all reported at once, with file and line, and monopod does not start. An unknown
+  ` + "`MONOPOD_*`" + ` variable is an error if it looks like a misspelled one; otherwise it is only logged.
+- Where the kubelet has the same setting, the key is that of a KubeletConfiguration. A KubeletConfiguration file itself is refused
+  (` + "`apiVersion`" + `, ` + "`kind`" + ` and the keys monopod does not have), so that no setting is silently lost.
+- ` + "`MONOPOD_BUNDLE_DIR`" + ` is the directory into which ` + "`monopod-bundle`" + ` unpacks its programs ([why](adr/0006-launcher.md)). It is not a key,
+  because it is used before the configuration is read.
 - The configuration is read once, at startup. Restarting monopod leaves the pods running.
 
 ## Keys
 `
+
+// required stands for the default of a key that an entry must have.
+const required = "none: required"
+
+// docsColumns is the width of docs/config.md.
+const docsColumns = 140
 
 // Docs returns the content of docs/config.md.
 func Docs() string {
 	var b strings.Builder
 	b.WriteString(configDocsHead)
 	for _, key := range Keys() {
-		fmt.Fprintf(&b, "\n### `%s`\n\n%s\n\n", key.Path, key.doc)
-		fmt.Fprintf(&b, "%s; default: %s", strings.ToUpper(string(key.Kind[:1]))+string(key.Kind[1:]), key.Default())
-		fmt.Fprintf(&b, "; variable `%s`", key.Env())
+		form := fmt.Sprintf("%s; default: %s; variable `%s`", strings.ToUpper(string(key.Kind[:1]))+string(key.Kind[1:]), key.Default(), key.Env())
 		if f := key.Flag(); f != "" {
-			fmt.Fprintf(&b, "; flag `--%s`", f)
+			form += "; flag `--" + f + "`"
 		}
-		b.WriteString("\n")
+		fmt.Fprintf(&b, "\n### `%s`\n\n%s\n\n%s\n", key.Path, wrap.Text(key.doc, docsColumns, ""), wrap.Text(form, docsColumns, ""))
 		switch key.Kind {
 		case kindSources:
 			b.WriteString(entryDocs(remoteSourceKeys()))
@@ -204,9 +212,13 @@ func Docs() string {
 // entryDocs describes the keys of an entry of a list.
 func entryDocs(keys []Key) string {
 	var b strings.Builder
-	b.WriteString("\n| key | | default |\n|---|---|---|\n")
+	b.WriteString("\n")
 	for _, key := range keys {
-		fmt.Fprintf(&b, "| `%s` | %s | %s |\n", key.Path, key.doc, key.Default())
+		value := "Default: " + key.Default() + "."
+		if key.derived == required {
+			value = "Required."
+		}
+		b.WriteString(wrap.Text(fmt.Sprintf("- `%s`: %s %s", key.Path, key.doc, value), docsColumns, "  ") + "\n")
 	}
 	return b.String()
 }

@@ -56,8 +56,8 @@ const (
 // remoteSourceKeys are the keys of an entry of `sources`.
 func remoteSourceKeys() []Key {
 	return append([]Key{
-		{Path: "name", Kind: kindString, derived: "none: required", doc: "Name of the source, in lower-case letters, digits and -. It is shown as the source of its pods and names its cache directory."},
-		{Path: "url", Kind: kindString, derived: "none: required", doc: "An `http` or `https` URL, or `oci://REGISTRY/REPOSITORY:TAG`: an artifact whose layers are manifests or tars of them. Registries are accessed as for images, with the credentials of `registryConfig`; nothing is downloaded while the digest is unchanged. Proxies come from the environment (`HTTPS_PROXY`, `HTTP_PROXY`, `NO_PROXY`)."},
+		{Path: "name", Kind: kindString, derived: required, doc: "Name of the source, in lower-case letters, digits and -. It is shown as the source of its pods and names its cache directory."},
+		{Path: "url", Kind: kindString, derived: required, doc: "An `http` or `https` URL, or `oci://REGISTRY/REPOSITORY:TAG`: an artifact whose layers are manifests or tars of them. Registries are accessed as for images, with the credentials of `registryConfig`; nothing is downloaded while the digest is unchanged. Proxies come from the environment (`HTTPS_PROXY`, `HTTP_PROXY`, `NO_PROXY`)."},
 		{Path: "headers", Kind: kindSourceHeaders, doc: "Headers of each request: a list of `name` with `value`, `valueFile` or both. A `valueFile` is read at each request, and its content is appended to `value`: `{name: Authorization, value: \"Bearer \", valueFile: /etc/monopod/token}`."},
 		{Path: "caFile", Kind: kindPath, derived: "the CA certificates of the system", doc: "PEM file with trusted CA certificates, instead of those of the system. Like `certFile` and `keyFile`, it may change at any time."},
 		{Path: "certFile", Kind: kindPath, doc: "PEM file with the client certificate."},

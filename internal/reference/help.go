@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"monopod/internal/program"
+	"monopod/internal/wrap"
 )
 
 // Width is the number of columns of help.
@@ -166,27 +167,7 @@ func reflow(text string, width int) string {
 			out = append(out, strings.TrimRight(p, "\n"))
 			continue
 		}
-		out = append(out, fill(strings.Fields(p), width))
+		out = append(out, wrap.Text(p, width, ""))
 	}
 	return strings.Join(out, "\n\n")
-}
-
-// fill puts words into lines.
-func fill(words []string, width int) string {
-	var b strings.Builder
-	column := 0
-	for _, w := range words {
-		switch {
-		case column == 0:
-		case column+1+len(w) > width:
-			b.WriteByte('\n')
-			column = 0
-		default:
-			b.WriteByte(' ')
-			column++
-		}
-		b.WriteString(w)
-		column += len(w)
-	}
-	return b.String()
 }

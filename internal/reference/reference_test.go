@@ -77,10 +77,3 @@ func TestManualPageEscapesWhatTroffActsOn(t *testing.T) {
 		t.Errorf("%s", got[:2000])
 	}
 }
-
-func TestFillBreaksOnlyBetweenWords(t *testing.T) {
-	t.Parallel()
-	if got := fill(strings.Fields("aa bb cc dddddd e"), 5); got != "aa bb\ncc\ndddddd\ne" {
-		t.Errorf("%q", got)
-	}
-}

@@ -8,10 +8,12 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	corev1 "k8s.io/api/core/v1"
 
 	"monopod/internal/testfiles"
+	"monopod/internal/wrap"
 	"monopod/manifests/document"
 	"monopod/manifests/schema"
 )
@@ -161,8 +163,8 @@ Generated from manifests/fates/fates.go; do not edit (` + "`go test ./manifests/
 - **enforced**: the field does what Kubernetes says it does. For each of them a test runs a real container with the field
   and, in most cases, one without it, which must show the difference (e2e/fields).
 - **harmless**: accepted, without effect on one machine, for the given reason.
-- **refused**: a manifest that sets the field is refused, with file, line and what to do. The note names the release that
-  that will support the field, or the reason why none will.
+- **refused**: a manifest that sets the field is refused, with file, line and what to do. The note says which release
+  will support the field, or why none will.
 
 A field of ` + "`spec.initContainers[]`" + ` that is not listed has the fate of the same field of ` + "`spec.containers[]`" + `.
 
@@ -181,22 +183,44 @@ func fieldsDoc() string {
 		counts[enforced]+counts[harmless]+counts[refused], counts[enforced], counts[harmless], counts[refused])
 	for _, part := range podFields().children {
 		rows := fieldRows(part)
-		fmt.Fprintf(&b, "\n## %s\n\n| field | fate | note |\n|---|---|---|\n%s", part.name, strings.Join(rows, ""))
+		fmt.Fprintf(&b, "\n## %s\n\n| field | fate | note |\n|---|---|---|\n", part.name)
+		var long []string
+		for _, r := range rows {
+			line := fmt.Sprintf("| %s | %s | %s |\n", r.path, r.fate, r.note)
+			if utf8.RuneCountInString(line) > docColumns {
+				line = fmt.Sprintf("| %s | %s | see below |\n", r.path, r.fate)
+				long = append(long, wrap.Text("- "+r.path+": "+r.note, docColumns, "  ")+"\n")
+			}
+			b.WriteString(line)
+		}
+		if len(long) > 0 {
+			b.WriteString("\n" + strings.Join(long, ""))
+		}
 	}
 	return b.String()
 }
 
+// docColumns is the width of docs/fields.md.
+const docColumns = 140
+
+// docRow is a row of a table in docs/fields.md.
+type docRow struct {
+	path string
+	fate fate
+	note string
+}
+
 // fieldRows writes the rows of a field: one for a whole subtree of harmless or refused fields, else one for each leaf.
-func fieldRows(f *fieldNode) []string {
+func fieldRows(f *fieldNode) []docRow {
 	if f.fate != nil && f.fate.same != "" {
 		return nil
 	}
 	if !f.mixed && f.fate != nil && (len(f.children) == 0 || f.fate.fate != enforced) {
-		return []string{fieldRow(f)}
+		return []docRow{rowOf(f)}
 	}
-	var rows []string
+	var rows []docRow
 	if f.own != nil && f.own.fate == refused {
-		rows = append(rows, fieldRow(f))
+		rows = append(rows, rowOf(f))
 	}
 	for _, c := range f.children {
 		// A refused line covers the fields below it.
@@ -207,7 +231,7 @@ func fieldRows(f *fieldNode) []string {
 	return slices.Compact(rows)
 }
 
-func fieldRow(f *fieldNode) string {
+func rowOf(f *fieldNode) docRow {
 	n := 0
 	f.leaves(func(*fieldNode) { n++ })
 	path := "`" + f.path + "`"
@@ -228,7 +252,7 @@ func fieldRow(f *fieldNode) string {
 	if f.fate.hint != "" {
 		note += ". Instead: " + f.fate.hint
 	}
-	return fmt.Sprintf("| %s | %s | %s |\n", path, f.fate.fate, note)
+	return docRow{path, f.fate.fate, note}
 }
 
 func quoteAll(values []string) string {

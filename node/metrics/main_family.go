@@ -166,9 +166,9 @@ type probesFamily struct {
 
 func newProbes(src Sources) *probesFamily {
 	f := &probesFamily{family: family{path: PathProbes}, src: src}
-	f.total = f.add(counter, "prober_probe_total", "Number of attempts of probes of containers that run, by result.",
+	f.total = f.add(counter, "prober_probe_total", "Probe attempts of running containers.",
 		"probe_type", "result", "container", "pod", "namespace", "pod_uid")
-	f.duration = f.add(histogram, "prober_probe_duration_seconds", "Time that attempts of probes took that did not fail.",
+	f.duration = f.add(histogram, "prober_probe_duration_seconds", "Duration of probe attempts that did not fail.",
 		"probe_type", "container", "pod", "namespace")
 	return f
 }
@@ -202,7 +202,9 @@ func Table() string {
 	for _, f := range []*family{&newMain(src).family, &newCadvisor(src).family, &newResource(src).family, &newProbes(src).family} {
 		b.WriteString("\n## " + f.path + "\n\n| metric | kind | labels | |\n|---|---|---|---|\n")
 		for _, d := range f.defs {
-			b.WriteString("| `" + d.name + "` | " + d.kind + " | " + strings.Join(d.labels, ", ") + " | " + d.help + " |\n")
+			labels := strings.Join(d.labels, ", ")
+			labels = strings.Replace(labels, strings.Join(rowLabels(), ", "), "*container*", 1)
+			b.WriteString("| `" + d.name + "` | " + d.kind + " | " + labels + " | " + d.help + " |\n")
 		}
 	}
 	return b.String()

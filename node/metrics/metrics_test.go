@@ -242,7 +242,8 @@ func TestTheDocsHaveEachMetric(t *testing.T) {
 
 const docsHead = "# Metrics\n\n<!-- Made by `go test ./node/metrics -update`; a test compares. -->\n\n" +
 	"Metrics for Prometheus, on the socket and over TCP ([endpoints](endpoints.md)). Names are those of a kubelet and of cAdvisor where the\n" +
-	"meaning is the same. `/metrics` also has the usual `process_*` and `go_*` metrics. Nothing is measured between requests.\n"
+	"meaning is the same. `/metrics` also has the usual `process_*` and `go_*` metrics. Nothing is measured between requests.\n" +
+	"*container* stands for the labels container, id, image, name, namespace and pod.\n"
 
 func TestLabelsNeedNotBeUTF8(t *testing.T) {
 	s, _ := sources(t)

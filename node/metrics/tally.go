@@ -77,7 +77,7 @@ func NewTally() *Tally {
 	t.actionSeconds = t.histogram("monopod_action_duration_seconds", "Time that actions of plans took.", operationBounds(), "action")
 	t.actionErrors = t.counter("monopod_action_errors_total", "Number of actions of plans that failed, by reason.", "action", "reason")
 	t.evictions = t.counter("kubelet_evictions", "Number of pods that were evicted.", "eviction_signal")
-	t.pullSeconds = t.histogram("kubelet_image_pull_duration_seconds", "Time that pulls of images took, with waiting for others, by the size of the image.", pullBounds(), "image_size_in_bytes")
+	t.pullSeconds = t.histogram("kubelet_image_pull_duration_seconds", "Duration of image pulls, with the wait for others.", pullBounds(), "image_size_in_bytes")
 	t.events = t.counter("monopod_events_total", "Number of events that were recorded.", "type", "reason")
 	labels := []string{"server_type", "method", "path", "long_running"}
 	t.requests = t.counter("kubelet_http_requests_total", "Number of requests that were answered.", labels...)
