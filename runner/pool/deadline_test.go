@@ -9,9 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"monopod/manifests"
-	"monopod/manifests/podhash"
 	"monopod/runner"
-	"monopod/runner/plan"
 	"monopod/runner/runtimetest"
 )
 
@@ -101,31 +99,6 @@ func TestDeadlineIgnoresCompletedPods(t *testing.T) {
 			t.Errorf("%s %s", s.Pod.Status.Phase, s.Why)
 		}
 	})
-}
-
-// TestDeadlineIgnoresWallClock sets the wall clock, which must not change the deadline.
-func TestDeadlineIgnoresWallClock(t *testing.T) {
-	pod := withDeadline(testPod("web", testContainer("a", "")), 100)
-	i := running("1", "a", 1)
-	i.Hash = podhash.Container(pod.Object, "a")
-	for _, tt := range []struct {
-		created, age time.Duration
-		fails        bool
-	}{
-		{-time.Hour, 99 * time.Second, false},
-		{time.Hour, 99 * time.Second, false},
-		{-time.Second, 100 * time.Second, true},
-		{time.Hour, 101 * time.Second, true},
-	} {
-		sb := &runner.Sandbox{
-			ID: "s", Hash: podhash.Sandbox(pod.Object), Pod: pod, Alive: true, Network: runner.NetworkReady,
-			CreatedAt: at(100).Add(tt.created), Age: tt.age,
-		}
-		actions, next := plan.Plan(at(100), pod, plan.Observed{PodState: runner.PodState{Sandbox: sb, Containers: []runner.Container{i}}})
-		if fails := len(actions) > 0 && actions[0].Kind == runner.FailPod; fails != tt.fails || !fails && !next.Equal(at(101)) {
-			t.Errorf("made %s ago, %s old: %v, next %s", -tt.created, tt.age, actions, next)
-		}
-	}
 }
 
 // TestShortenedDeadlineFailsPodPermanently shortens the deadline so that it has already expired.

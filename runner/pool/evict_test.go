@@ -14,74 +14,6 @@ import (
 	"monopod/runner/runtimetest"
 )
 
-// diskPod returns a pod that may use 1Mi of volume v and 2Mi in each of its two containers; a sidecar has no limit.
-func diskPod() *manifests.Pod {
-	limit := func(name string) corev1.Container {
-		c := testContainer(name, runtimetest.ScriptServe)
-		c.Resources.Limits = corev1.ResourceList{corev1.ResourceEphemeralStorage: resource.MustParse("2Mi")}
-		return c
-	}
-	return edited(initPod("web", testSidecar("side", runtimetest.ScriptServe)), func(p *corev1.Pod) {
-		p.Spec.Containers = []corev1.Container{limit("a"), limit("b")}
-		p.Spec.TerminationGracePeriodSeconds = new(int64(60))
-		p.Spec.Volumes = []corev1.Volume{
-			{Name: "v", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{SizeLimit: new(resource.MustParse("1Mi"))}}},
-			{Name: "m", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{
-				Medium: corev1.StorageMediumMemory, SizeLimit: new(resource.MustParse("1Mi")),
-			}}},
-			{Name: "w", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}},
-		}
-	})
-}
-
-func TestDiskLimitsEvictPod(t *testing.T) {
-	const mi = 1 << 20
-	for _, tt := range []struct {
-		name            string
-		dirs, container map[string]int64
-		others          int64
-		want            string
-	}{
-		{name: "nothing", want: ""},
-		{name: "all that is allowed", dirs: map[string]int64{"v": mi, "w": mi}, container: map[string]int64{"a": 2 * mi}},
-		{name: "a volume", dirs: map[string]int64{"v": mi + 1}, want: `Usage of EmptyDir volume "v" exceeds the limit "1Mi".`},
-		{name: "a volume in memory has another limit", dirs: map[string]int64{"m": 2 * mi}},
-		{name: "a container", container: map[string]int64{"b": 2*mi + 1}, want: `Container b exceeded its local ephemeral storage limit "2Mi".`},
-		{name: "the whole pod", dirs: map[string]int64{"w": 2 * mi}, container: map[string]int64{"a": mi, "side": mi + 1}, want: "Pod ephemeral local storage usage exceeds the total limit of containers 4Mi."},
-		{name: "what is in no container", container: map[string]int64{"a": mi}, others: 3*mi + 1, want: "Pod ephemeral local storage usage exceeds the total limit of containers 4Mi."},
-		{name: "the whole pod comes before a container", container: map[string]int64{"a": 5 * mi}, want: "Pod ephemeral local storage usage exceeds the total limit of containers 4Mi."},
-		{name: "a volume comes before all", dirs: map[string]int64{"v": 9 * mi}, container: map[string]int64{"a": 5 * mi}, want: `Usage of EmptyDir volume "v" exceeds the limit "1Mi".`},
-	} {
-		used := &runner.DiskUsage{EmptyDirs: tt.dirs, Containers: tt.container, Others: tt.others}
-		if got := runner.Overuse(&diskPod().Object.Spec, used).Detail; got != tt.want {
-			t.Errorf("%s: %q, want %q", tt.name, got, tt.want)
-		}
-	}
-	if got := runner.Overuse(&diskPod().Object.Spec, nil).Detail; got != "" {
-		t.Errorf("before it is measured: %s", got)
-	}
-}
-
-func TestLimitsDisk(t *testing.T) {
-	for want, pods := range map[bool][]*manifests.Pod{
-		true: {
-			diskPod(),
-			edited(diskPod(), func(p *corev1.Pod) { p.Spec.Volumes = nil }),
-			edited(diskPod(), func(p *corev1.Pod) { p.Spec.Containers = p.Spec.Containers[:0] }),
-		},
-		false: {
-			testPod("plain", testContainer("a", runtimetest.ScriptServe)),
-			edited(diskPod(), func(p *corev1.Pod) { p.Spec.Containers, p.Spec.Volumes = nil, p.Spec.Volumes[1:] }),
-		},
-	} {
-		for i, pod := range pods {
-			if got := runner.LimitsDisk(&pod.Object.Spec); got != want {
-				t.Errorf("pod %d: %t, want %t", i, got, want)
-			}
-		}
-	}
-}
-
 // TestEvictedPodComesBack checks that the pod comes back without its data, after a back-off that grows.
 func TestEvictedPodComesBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -177,16 +109,6 @@ func TestCompletedPodIsNotEvicted(t *testing.T) {
 		r.pass(time.Minute)
 		r.wantPhase(corev1.PodSucceeded)
 	})
-}
-
-// bound returns the pod as bound to this node by an API server.
-func bound(pod *manifests.Pod, edit func(*corev1.Pod)) *manifests.Pod {
-	b := edited(pod, func(p *corev1.Pod) {
-		p.UID = "1c9d6a5e-0000-4000-8000-000000000001"
-		edit(p)
-	})
-	b.Origin.Source = manifests.SourceAPIServer
-	return b
 }
 
 // TestEvictedBoundPodStaysFailed: the API server has recorded it as Failed, and its controllers have replaced it.

@@ -14,4 +14,13 @@ var (
 	running       = runtimetest.Running
 	exited        = runtimetest.Exited
 	conditionsOf  = runtimetest.ConditionsOf
+	initPod       = runtimetest.WithInit
+	testSidecar   = runtimetest.NewSidecar
+	hooked        = runtimetest.Hooked
+	execHook      = runtimetest.ExecHook
+	asking        = runtimetest.ExecProbe
+	ruled         = runtimetest.Ruled
+	onCodes       = runtimetest.OnCodes
+	diskPod       = runtimetest.DiskPod
+	bound         = runtimetest.Bound
 )

@@ -2,7 +2,6 @@ package pool_test
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -13,26 +12,9 @@ import (
 	"k8s.io/utils/ptr"
 
 	"monopod/manifests"
-	"monopod/manifests/podhash"
 	"monopod/runner"
-	"monopod/runner/plan"
 	"monopod/runner/runtimetest"
 )
-
-func execHook(words ...string) *corev1.LifecycleHandler {
-	return &corev1.LifecycleHandler{Exec: &corev1.ExecAction{Command: words}}
-}
-
-func hooked(c corev1.Container, postStart, preStop string) corev1.Container {
-	c.Lifecycle = &corev1.Lifecycle{}
-	if postStart != "" {
-		c.Lifecycle.PostStart = execHook(strings.Fields(postStart)...)
-	}
-	if preStop != "" {
-		c.Lifecycle.PreStop = execHook(strings.Fields(preStop)...)
-	}
-	return c
-}
 
 // scripted runs hooks: "slow" takes 5 s, "fail" fails, "hang" ends only with its context.
 func scripted(ctx context.Context, _ manifests.Key, _ string, r runner.ExecRequest) (runner.ExecResult, error) {
@@ -255,24 +237,4 @@ func TestNoHookRunsWithoutGrace(t *testing.T) {
 			t.Errorf("executed %v", got)
 		}
 	})
-}
-
-func TestTheResolvedHook(t *testing.T) {
-	c := testContainer("a", "")
-	c.Lifecycle = &corev1.Lifecycle{PostStart: &corev1.LifecycleHandler{HTTPGet: &corev1.HTTPGetAction{Path: "/up", Scheme: "HTTP"}}}
-	c.Lifecycle.PostStart.HTTPGet.Port.IntVal = 80
-	for _, host := range []bool{false, true} {
-		pod := edited(testPod("web", c), func(p *corev1.Pod) { p.Spec.HostNetwork = host })
-		sb := &runner.Sandbox{ID: "s", Hash: podhash.Sandbox(pod.Object), Pod: pod, Alive: true, Network: runner.NetworkReady, IPs: []string{"10.0.0.5"}}
-		want := "GET http://10.0.0.5:80/up"
-		if host {
-			sb.IPs, want = nil, "GET http://127.0.0.1:80/up"
-		}
-		i := running("1", "a", 1)
-		i.Hash, i.PostStart = podhash.Container(pod.Object, "a"), runner.PostStartPending
-		actions, _ := plan.Plan(at(100), pod, plan.Observed{PodState: runner.PodState{Sandbox: sb, Containers: []runner.Container{i}}})
-		if len(actions) != 1 || actions[0].Kind != runner.RunHook || actions[0].Handler.String() != want || !errors.Is(actions[0].Handler.Err, nil) {
-			t.Errorf("host network %t: %v", host, actions)
-		}
-	}
 }

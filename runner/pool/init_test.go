@@ -1,7 +1,6 @@
 package pool_test
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -12,25 +11,11 @@ import (
 	"k8s.io/utils/ptr"
 
 	"monopod/manifests"
-	"monopod/manifests/podhash"
 	"monopod/runner"
 	"monopod/runner/plan"
 	"monopod/runner/podstatus"
 	"monopod/runner/runtimetest"
 )
-
-// initPod returns a pod with the given init containers and one regular container "main".
-func initPod(name string, inits ...corev1.Container) *manifests.Pod {
-	return edited(testPod(name, testContainer("main", runtimetest.ScriptServe)), func(p *corev1.Pod) {
-		p.Spec.InitContainers = inits
-	})
-}
-
-func testSidecar(name, script string) corev1.Container {
-	c := testContainer(name, script)
-	c.RestartPolicy = ptr.To(corev1.ContainerRestartPolicyAlways)
-	return c
-}
 
 // began returns the containers started since the last call, in order.
 func (r *rig) began() string { return r.those(runner.StartContainer) }
@@ -441,19 +426,4 @@ func TestLaterContainersWaitForRestartOfEarlierOnes(t *testing.T) {
 			t.Errorf("at last started %q", got)
 		}
 	})
-}
-
-func TestOOMKilledInitContainerHasNotSucceeded(t *testing.T) {
-	c := exited("1", "one", 0, 9)
-	c.SandboxID, c.Exit.Reason = "s", runner.ReasonOOMKilled
-	pod := initPod("web", testContainer("one", ""))
-	c.Hash = podhash.Container(pod.Object, "one")
-	o := plan.Observed{PodState: runner.PodState{
-		Sandbox:    &runner.Sandbox{ID: "s", Hash: podhash.Sandbox(pod.Object), Pod: pod, Alive: true, Network: runner.NetworkReady},
-		Containers: []runner.Container{c},
-	}}
-	actions, _ := plan.Plan(at(100), pod, o)
-	if len(actions) < 2 || actions[1].String() != "CreateContainer one (exited with 0, restart policy Always)" {
-		t.Error(fmt.Sprint(actions))
-	}
 }

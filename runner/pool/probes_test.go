@@ -46,13 +46,6 @@ func probeRig(t *testing.T) (*rig, *answers) {
 	return r.start(), a
 }
 
-func asking(command string) *corev1.Probe {
-	return &corev1.Probe{
-		ProbeHandler:  corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: []string{command}}},
-		PeriodSeconds: 1, TimeoutSeconds: 1, SuccessThreshold: 1, FailureThreshold: 3,
-	}
-}
-
 // kinds counts the actions of a kind.
 func kinds(r *rig, kind runner.ActionKind) int {
 	n := 0

@@ -9,21 +9,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/ptr"
 
-	"monopod/manifests"
 	"monopod/runner"
 	"monopod/runner/plan"
 	"monopod/runner/runtimetest"
 )
-
-// ruled gives a container its own restart policy and rules.
-func ruled(c corev1.Container, policy corev1.ContainerRestartPolicy, rules ...corev1.ContainerRestartRule) corev1.Container {
-	c.RestartPolicy, c.RestartPolicyRules = &policy, rules
-	return c
-}
-
-func onCodes(action corev1.ContainerRestartRuleAction, op corev1.ContainerRestartRuleOnExitCodesOperator, codes ...int32) corev1.ContainerRestartRule {
-	return corev1.ContainerRestartRule{Action: action, ExitCodes: &corev1.ContainerRestartRuleOnExitCodes{Operator: op, Values: codes}}
-}
 
 const (
 	restart    = corev1.ContainerRestartRuleActionRestart
@@ -31,39 +20,6 @@ const (
 	in         = corev1.ContainerRestartRuleOnExitCodesOpIn
 	notIn      = corev1.ContainerRestartRuleOnExitCodesOpNotIn
 )
-
-func TestAContainerCanHaveAPolicyOfItsOwn(t *testing.T) {
-	tests := []struct {
-		name   string
-		pod    corev1.RestartPolicy
-		c      corev1.Container
-		code   int
-		wanted bool
-	}{
-		{"its policy beats the pod's", "Always", ruled(testContainer("a", ""), "Never"), 1, false},
-		{"also the other way round", "Never", ruled(testContainer("a", ""), "Always"), 0, true},
-		{"OnFailure after a success", "Always", ruled(testContainer("a", ""), "OnFailure"), 0, false},
-		{"OnFailure after a failure", "Never", ruled(testContainer("a", ""), "OnFailure"), 1, true},
-		{"a rule that matches beats its policy", "Never", ruled(testContainer("a", ""), "Never", onCodes(restart, in, 42, 43)), 43, true},
-		{"a rule that does not match", "Always", ruled(testContainer("a", ""), "Never", onCodes(restart, in, 42)), 1, false},
-		{"a rule about all other codes", "Never", ruled(testContainer("a", ""), "Never", onCodes(restart, notIn, 0, 1)), 2, true},
-		{"and those it leaves out", "Never", ruled(testContainer("a", ""), "Never", onCodes(restart, notIn, 0, 1)), 1, false},
-		{"without either it is the pod's", "Never", testContainer("a", ""), 1, false},
-	}
-	for _, tt := range tests {
-		c := exited("1", "a", tt.code, 9)
-		spec := corev1.PodSpec{RestartPolicy: tt.pod, Containers: []corev1.Container{tt.c}}
-		if got := plan.NextRestart(at(10), &spec, &c, plan.Options{}).Wanted; got != tt.wanted {
-			t.Errorf("%s: restarted is %t", tt.name, got)
-		}
-		spec = corev1.PodSpec{RestartPolicy: tt.pod, InitContainers: []corev1.Container{tt.c}}
-		want := tt.wanted && tt.code != 0 // an init container that has succeeded is not run again
-		want = want || manifests.IsSidecar(&tt.c)
-		if got := plan.NextRestart(at(10), &spec, &c, plan.Options{}).Wanted; got != want {
-			t.Errorf("%s: as an init container: restarted is %t", tt.name, got)
-		}
-	}
-}
 
 // restarter returns a container whose exit with 42 restarts the whole pod.
 func restarter() corev1.Container {

@@ -131,3 +131,81 @@ func WithHostPorts(name string, ports ...string) *manifests.Pod {
 	}
 	return NewPod(name, c)
 }
+
+// NewSidecar returns an init container that runs a script of Fake as a sidecar.
+func NewSidecar(name, script string) corev1.Container {
+	c := NewContainer(name, script)
+	c.RestartPolicy = ptr.To(corev1.ContainerRestartPolicyAlways)
+	return c
+}
+
+// WithInit returns a pod with a container named main and the given init containers.
+func WithInit(name string, inits ...corev1.Container) *manifests.Pod {
+	return Edited(NewPod(name, NewContainer("main", ScriptServe)), func(p *corev1.Pod) { p.Spec.InitContainers = inits })
+}
+
+// Hooked gives a container hooks that execute these commands; an empty command is no hook.
+func Hooked(c corev1.Container, postStart, preStop string) corev1.Container {
+	c.Lifecycle = &corev1.Lifecycle{}
+	if postStart != "" {
+		c.Lifecycle.PostStart = ExecHook(strings.Fields(postStart)...)
+	}
+	if preStop != "" {
+		c.Lifecycle.PreStop = ExecHook(strings.Fields(preStop)...)
+	}
+	return c
+}
+
+// ExecHook is a hook that executes a command.
+func ExecHook(words ...string) *corev1.LifecycleHandler {
+	return &corev1.LifecycleHandler{Exec: &corev1.ExecAction{Command: words}}
+}
+
+// ExecProbe is a probe that executes a command each second and fails after three failures.
+func ExecProbe(command string) *corev1.Probe {
+	return &corev1.Probe{
+		ProbeHandler:  corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: []string{command}}},
+		PeriodSeconds: 1, TimeoutSeconds: 1, SuccessThreshold: 1, FailureThreshold: 3,
+	}
+}
+
+// Ruled gives a container its own restart policy and rules.
+func Ruled(c corev1.Container, policy corev1.ContainerRestartPolicy, rules ...corev1.ContainerRestartRule) corev1.Container {
+	c.RestartPolicy, c.RestartPolicyRules = &policy, rules
+	return c
+}
+
+// OnCodes is a restart rule about exit codes.
+func OnCodes(action corev1.ContainerRestartRuleAction, op corev1.ContainerRestartRuleOnExitCodesOperator, codes ...int32) corev1.ContainerRestartRule {
+	return corev1.ContainerRestartRule{Action: action, ExitCodes: &corev1.ContainerRestartRuleOnExitCodes{Operator: op, Values: codes}}
+}
+
+// DiskPod returns a pod that may use 1Mi of volume v and 2Mi in each of its two containers; a sidecar has no limit.
+func DiskPod() *manifests.Pod {
+	limit := func(name string) corev1.Container {
+		c := NewContainer(name, ScriptServe)
+		c.Resources.Limits = corev1.ResourceList{corev1.ResourceEphemeralStorage: resource.MustParse("2Mi")}
+		return c
+	}
+	return Edited(WithInit("web", NewSidecar("side", ScriptServe)), func(p *corev1.Pod) {
+		p.Spec.Containers = []corev1.Container{limit("a"), limit("b")}
+		p.Spec.TerminationGracePeriodSeconds = new(int64(60))
+		p.Spec.Volumes = []corev1.Volume{
+			{Name: "v", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{SizeLimit: new(resource.MustParse("1Mi"))}}},
+			{Name: "m", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{
+				Medium: corev1.StorageMediumMemory, SizeLimit: new(resource.MustParse("1Mi")),
+			}}},
+			{Name: "w", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}},
+		}
+	})
+}
+
+// Bound returns the pod as bound to this node by an API server.
+func Bound(pod *manifests.Pod, edit func(*corev1.Pod)) *manifests.Pod {
+	b := Edited(pod, func(p *corev1.Pod) {
+		p.UID = "1c9d6a5e-0000-4000-8000-000000000001"
+		edit(p)
+	})
+	b.Origin.Source = manifests.SourceAPIServer
+	return b
+}
