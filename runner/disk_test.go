@@ -60,7 +60,6 @@ func TestLimitsDisk(t *testing.T) {
 	}
 }
 
-
 func TestOveruseNamesTheLimit(t *testing.T) {
 	spec := &runtimetest.DiskPod().Object.Spec
 	for limit, used := range map[cause.Fault]runner.DiskUsage{
