@@ -38,7 +38,7 @@ func TestTimeOfTheKill(t *testing.T) {
 
 func TestStopOfARemovedPod(t *testing.T) {
 	pod := testPod("x", testContainer("a", runtimetest.ScriptServe))
-	seconds := func(n int) *time.Duration { return ptr.To(time.Duration(n) * time.Second) }
+	seconds := func(n int) *time.Duration { return new(time.Duration(n) * time.Second) }
 	for _, c := range []struct {
 		name   string
 		change func(*plan.Observed, *runner.Container)
