@@ -292,21 +292,21 @@ func TestProgramsThatCannotBeStarted(t *testing.T) {
 }
 
 func TestKeysThatAreMissing(t *testing.T) {
-	c := cause.Cause{Kind: cause.MissingKey, Container: "app", Object: cause.Object{Kind: cause.ConfigMap, Name: "settings"}, Key: "colour"}
+	c := cause.Cause{Kind: cause.MissingKey, Container: "app", Object: cause.Object{Kind: cause.ConfigMap, Name: "settings"}, Key: "colr"}
 	has := func(keys ...string) why.Object {
 		return why.Object{Kind: "ConfigMap", Namespace: "default", Name: "settings", Where: "/m/c.yaml:1", Keys: keys}
 	}
 	p := web(failing("CreateContainerConfigError", c))
 	wantStep(t, chainOf(oneOf(p)), why.Action, "add the key, or correct its name in /etc/monopod/manifests/web.yaml:3")
 	found := chainOf(oneOf(p, objects(has("size", "color"))))
-	wantStep(t, found, why.Cause, "uses the key colour of ConfigMap settings, which has no such key (/m/c.yaml:1)")
+	wantStep(t, found, why.Cause, "uses the key colr of ConfigMap settings, which has no such key (/m/c.yaml:1)")
 	wantStep(t, found, why.Action, "did you mean color?")
 	wantStep(t, found, why.Action, "add the key to /m/c.yaml:1, which has color, size")
 	wantStep(t, chainOf(oneOf(p, objects(has()))), why.Action, "which has none")
 }
 
 func TestObjectsThatAreNoPods(t *testing.T) {
-	labelled := func(name, app string) why.Pod {
+	labeled := func(name, app string) why.Pod {
 		return web(func(p *why.Pod) { p.Object.Name, p.Object.Labels = name, map[string]string{"app": app} })
 	}
 	for _, tt := range []struct {
@@ -323,7 +323,7 @@ func TestObjectsThatAreNoPods(t *testing.T) {
 		{why.Object{Kind: "Service", Selector: map[string]string{"app": "b"}}, "default/shop is a Service that selects 1 pod", why.Action, []string{"`monopod why -n default y`"}},
 	} {
 		tt.object.Namespace, tt.object.Name, tt.object.Where = "default", "shop", "/m/shop.yaml:7"
-		f := why.Facts{Now: now, Pods: []why.Pod{labelled("z", "a"), labelled("y", "b"), labelled("x", "a")}, Objects: []why.Object{tt.object}}
+		f := why.Facts{Now: now, Pods: []why.Pod{labeled("z", "a"), labeled("y", "b"), labeled("x", "a")}, Objects: []why.Object{tt.object}}
 		a := why.One(f, "default", "shop")
 		c := a.Chains[0]
 		if !a.Fine || a.Text != tt.text || c.Input != "/m/shop.yaml" || !slices.Equal(texts(c, tt.kind), tt.steps) {
