@@ -77,12 +77,9 @@ func (h Hierarchies) cpuTime(r *reader, cgroup string) (t time.Duration, ok bool
 		n, ok := r.number(h.Controllers["cpuacct"], cgroup, "cpuacct.usage")
 		return time.Duration(n), ok
 	}
-	r.pairs(func(key []byte, n uint64) {
-		if string(key) == "usage_usec" {
-			t, ok = micros(n), true
-		}
-	}, h.Unified, cgroup, "cpu.stat")
-	return t, ok
+	var used uint64
+	ok = r.counts(map[string]*uint64{"usage_usec": &used}, h.Unified, cgroup, "cpu.stat")
+	return micros(used), ok
 }
 
 // process returns one that is in a cgroup or below it; 0: there is none.

@@ -1,6 +1,7 @@
 package stats
 
 import (
+	"math"
 	"path/filepath"
 	"strings"
 	"time"
@@ -20,24 +21,11 @@ func (h Hierarchies) readControllers(r *reader, cgroup string, u *Usage) bool {
 		return false
 	}
 	u.CPU.Usage = time.Duration(usage)
-	r.pairs(func(key []byte, n uint64) {
-		switch string(key) {
-		case "user":
-			u.CPU.User = time.Duration(n) * (time.Second / ticks)
-		case "system":
-			u.CPU.System = time.Duration(n) * (time.Second / ticks)
-		}
-	}, h.Controllers["cpuacct"], cgroup, "cpuacct.stat")
-	r.pairs(func(key []byte, n uint64) {
-		switch string(key) {
-		case "nr_periods":
-			u.CPU.Periods = n
-		case "nr_throttled":
-			u.CPU.Throttled = n
-		case "throttled_time":
-			u.CPU.ThrottledTime = time.Duration(n)
-		}
-	}, h.Controllers["cpu"], cgroup, "cpu.stat")
+	var user, system, throttled uint64
+	r.counts(map[string]*uint64{"user": &user, "system": &system}, h.Controllers["cpuacct"], cgroup, "cpuacct.stat")
+	u.CPU.User, u.CPU.System = time.Duration(user)*(time.Second/ticks), time.Duration(system)*(time.Second/ticks)
+	r.counts(map[string]*uint64{"nr_periods": &u.CPU.Periods, "nr_throttled": &u.CPU.Throttled, "throttled_time": &throttled}, h.Controllers["cpu"], cgroup, "cpu.stat")
+	u.CPU.ThrottledTime = time.Duration(throttled)
 	h.memory(r, cgroup, u)
 	u.Pids = Pids{Current: r.value(h.Controllers["pids"], cgroup, "pids.current"), Limit: r.value(h.Controllers["pids"], cgroup, "pids.max")}
 	if root := h.Controllers["blkio"]; root != "" {
@@ -48,25 +36,11 @@ func (h Hierarchies) readControllers(r *reader, cgroup string, u *Usage) bool {
 
 func (h Hierarchies) memory(r *reader, cgroup string, u *Usage) {
 	dir, m := filepath.Join(h.Controllers["memory"], cgroup), &u.Memory
-	var inactive, swapped uint64
-	counted := false
-	r.pairs(func(key []byte, n uint64) {
-		switch string(key) {
-		case "total_rss":
-			m.RSS = n
-		case "total_cache":
-			m.Cache = n
-		case "total_mapped_file":
-			m.Mapped = n
-		case "total_inactive_file":
-			inactive = n
-		case "total_pgfault":
-			m.Faults = n
-		case "total_pgmajfault":
-			m.MajorFaults = n
-		case "total_swap":
-			swapped, counted = n, true
-		}
+	const uncounted = math.MaxUint64
+	inactive, swapped := uint64(0), uint64(uncounted)
+	r.counts(map[string]*uint64{
+		"total_rss": &m.RSS, "total_cache": &m.Cache, "total_mapped_file": &m.Mapped, "total_inactive_file": &inactive,
+		"total_pgfault": &m.Faults, "total_pgmajfault": &m.MajorFaults, "total_swap": &swapped,
 	}, dir, "memory.stat")
 	m.Usage = r.value(dir, "memory.usage_in_bytes")
 	m.WorkingSet = m.Usage - min(inactive, m.Usage)
@@ -74,12 +48,8 @@ func (h Hierarchies) memory(r *reader, cgroup string, u *Usage) {
 	m.Peak = r.value(dir, "memory.max_usage_in_bytes")
 	m.Kernel = r.value(dir, "memory.kmem.usage_in_bytes")
 	m.Failures = r.value(dir, "memory.failcnt")
-	r.pairs(func(key []byte, n uint64) {
-		if string(key) == "oom_kill" {
-			m.OOMKills = n
-		}
-	}, dir, "memory.oom_control")
-	if counted {
+	r.counts(map[string]*uint64{"oom_kill": &m.OOMKills}, dir, "memory.oom_control")
+	if swapped != uncounted {
 		u.Swap = &Swap{Usage: swapped}
 		if both := limitV1(r.value(dir, "memory.memsw.limit_in_bytes")); both > m.Limit && m.Limit > 0 {
 			u.Swap.Limit = both - m.Limit

@@ -1,34 +1,19 @@
 package stats
 
 import (
-	"bytes"
-	"path/filepath"
 	"strings"
 )
 
 // readUnified reads a cgroup of v2; false: there is none.
 func readUnified(r *reader, dir string, u *Usage) bool {
-	there := false
-	r.pairs(func(key []byte, n uint64) {
-		there = true
-		switch string(key) {
-		case "usage_usec":
-			u.CPU.Usage = micros(n)
-		case "user_usec":
-			u.CPU.User = micros(n)
-		case "system_usec":
-			u.CPU.System = micros(n)
-		case "nr_periods":
-			u.CPU.Periods = n
-		case "nr_throttled":
-			u.CPU.Throttled = n
-		case "throttled_usec":
-			u.CPU.ThrottledTime = micros(n)
-		}
-	}, dir, "cpu.stat")
-	if !there {
+	var usage, user, system, throttled uint64
+	if !r.counts(map[string]*uint64{
+		"usage_usec": &usage, "user_usec": &user, "system_usec": &system,
+		"nr_periods": &u.CPU.Periods, "nr_throttled": &u.CPU.Throttled, "throttled_usec": &throttled,
+	}, dir, "cpu.stat") {
 		return false
 	}
+	u.CPU.Usage, u.CPU.User, u.CPU.System, u.CPU.ThrottledTime = micros(usage), micros(user), micros(system), micros(throttled)
 	memoryOfUnified(r, dir, &u.Memory)
 	if usage, ok := r.number(dir, "memory.swap.current"); ok {
 		u.Swap = &Swap{Usage: usage, Limit: r.value(dir, "memory.swap.max")}
@@ -43,33 +28,12 @@ func memoryOfUnified(r *reader, dir string, m *Memory) {
 	m.Limit = r.value(dir, "memory.max")
 	m.Peak = r.value(dir, "memory.peak")
 	var inactive uint64
-	r.pairs(func(key []byte, n uint64) {
-		switch string(key) {
-		case "anon":
-			m.RSS = n
-		case "file":
-			m.Cache = n
-		case "file_mapped":
-			m.Mapped = n
-		case "kernel":
-			m.Kernel = n
-		case "inactive_file":
-			inactive = n
-		case "pgfault":
-			m.Faults = n
-		case "pgmajfault":
-			m.MajorFaults = n
-		}
+	r.counts(map[string]*uint64{
+		"anon": &m.RSS, "file": &m.Cache, "file_mapped": &m.Mapped, "kernel": &m.Kernel, "inactive_file": &inactive,
+		"pgfault": &m.Faults, "pgmajfault": &m.MajorFaults,
 	}, dir, "memory.stat")
 	m.WorkingSet = m.Usage - min(inactive, m.Usage)
-	r.pairs(func(key []byte, n uint64) {
-		switch string(key) {
-		case "max":
-			m.Failures = n
-		case "oom_kill":
-			m.OOMKills = n
-		}
-	}, dir, "memory.events")
+	r.counts(map[string]*uint64{"max": &m.Failures, "oom_kill": &m.OOMKills}, dir, "memory.events")
 }
 
 // devicesOfUnified reads lines like "8:0 rbytes=4096 wbytes=0 rios=1 wios=0 dbytes=0 dios=0".
@@ -86,15 +50,8 @@ func devicesOfUnified(text []byte) []DeviceIO {
 		}
 		for _, f := range fields[1:] {
 			key, value, _ := strings.Cut(f, "=")
-			switch key {
-			case "rbytes":
-				d.ReadBytes = number(value)
-			case "wbytes":
-				d.WriteBytes = number(value)
-			case "rios":
-				d.Reads = number(value)
-			case "wios":
-				d.Writes = number(value)
+			if p := map[string]*uint64{"rbytes": &d.ReadBytes, "wbytes": &d.WriteBytes, "rios": &d.Reads, "wios": &d.Writes}[key]; p != nil {
+				*p = number(value)
 			}
 		}
 		all = append(all, d)
@@ -113,15 +70,10 @@ func device(text string) (DeviceIO, bool) {
 
 // rootMemory are counts of the whole machine that only the root cgroup has.
 func (h Hierarchies) inactiveFile(r *reader) (n uint64) {
-	file := filepath.Join(h.Unified, "memory.stat")
-	name := []byte("inactive_file")
+	root, name := h.Unified, "inactive_file"
 	if h.Controllers != nil {
-		file, name = filepath.Join(h.Controllers["memory"], "memory.stat"), []byte("total_inactive_file")
+		root, name = h.Controllers["memory"], "total_inactive_file"
 	}
-	r.pairs(func(key []byte, v uint64) {
-		if bytes.Equal(key, name) {
-			n = v
-		}
-	}, file)
+	r.counts(map[string]*uint64{name: &n}, root, "memory.stat")
 	return n
 }

@@ -68,14 +68,24 @@ func (r *reader) value(elem ...string) uint64 {
 	return n
 }
 
-// pairs calls each with the lines of a file that are a word and a number.
-func (r *reader) pairs(each func(key []byte, n uint64), elem ...string) {
+// counts reads lines that are a word and a number, in bytes when it ends with kB, into the numbers of these words. It reports whether the
+// file has such lines.
+func (r *reader) counts(to map[string]*uint64, elem ...string) (there bool) {
 	for line := range lines(r.bytes(elem...)) {
-		key, rest, ok := bytes.Cut(line, []byte{' '})
-		if n, isNumber := parse(bytes.TrimSpace(rest)); ok && isNumber {
-			each(bytes.TrimSuffix(key, []byte{':'}), n)
+		end := max(bytes.IndexAny(line, " \t"), 0)
+		rest, kib := bytes.CutSuffix(bytes.TrimSpace(line[end:]), []byte(" kB"))
+		n, ok := parse(rest)
+		if !ok {
+			continue
+		}
+		if there = true; kib {
+			n <<= 10
+		}
+		if p := to[string(bytes.TrimSuffix(line[:end], []byte{':'}))]; p != nil {
+			*p = n
 		}
 	}
+	return there
 }
 
 // lines are those of a text without their ends.

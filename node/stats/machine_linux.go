@@ -1,7 +1,6 @@
 package stats
 
 import (
-	"bytes"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -19,16 +18,7 @@ func (c *Collector) machine(r *reader, now time.Time) (Machine, error) {
 	}
 	inactive := c.cfg.Hierarchies.inactiveFile(r)
 	m.Memory.WorkingSet = m.Memory.Usage - min(inactive, m.Memory.Usage)
-	r.pairs(func(key []byte, n uint64) {
-		switch string(key) {
-		case "pgfault":
-			m.Memory.Faults = n
-		case "pgmajfault":
-			m.Memory.MajorFaults = n
-		case "oom_kill":
-			m.Memory.OOMKills = n
-		}
-	}, c.cfg.Proc, "vmstat")
+	r.counts(map[string]*uint64{"pgfault": &m.Memory.Faults, "pgmajfault": &m.Memory.MajorFaults, "oom_kill": &m.Memory.OOMKills}, c.cfg.Proc, "vmstat")
 	machineCPU(r, c.cfg.Proc, &m)
 	if t, ok := c.cfg.Hierarchies.cpuTime(r, "/"); ok {
 		m.CPU.Usage = t
@@ -41,32 +31,13 @@ func (c *Collector) machine(r *reader, now time.Time) (Machine, error) {
 	return m, nil
 }
 
-// machineMemory reads meminfo, which is in KiB.
+// machineMemory reads meminfo.
 func machineMemory(r *reader, proc string, m *Machine) error {
 	var free, swapTotal, swapFree uint64
-	for line := range lines(r.bytes(proc, "meminfo")) {
-		key, rest, _ := bytes.Cut(line, []byte{':'})
-		n, _ := parse(bytes.TrimSpace(bytes.TrimSuffix(rest, []byte("kB"))))
-		n <<= 10
-		switch string(key) {
-		case "MemTotal":
-			m.Total = n
-		case "MemFree":
-			free = n
-		case "MemAvailable":
-			m.Available = n
-		case "Cached":
-			m.Memory.Cache = n
-		case "Mapped":
-			m.Memory.Mapped = n
-		case "AnonPages":
-			m.Memory.RSS = n
-		case "SwapTotal":
-			swapTotal = n
-		case "SwapFree":
-			swapFree = n
-		}
-	}
+	r.counts(map[string]*uint64{
+		"MemTotal": &m.Total, "MemFree": &free, "MemAvailable": &m.Available, "SwapTotal": &swapTotal, "SwapFree": &swapFree,
+		"Cached": &m.Memory.Cache, "Mapped": &m.Memory.Mapped, "AnonPages": &m.Memory.RSS,
+	}, proc, "meminfo")
 	if m.Total == 0 {
 		return fmt.Errorf("%s tells nothing of memory", filepath.Join(proc, "meminfo"))
 	}
@@ -138,18 +109,7 @@ func (c *Collector) agent(r *reader, now time.Time) *Usage {
 	u := &Usage{Time: now, CPU: CPU{User: tick(11), System: tick(12)}, Pids: Pids{Current: number(f[17])}}
 	u.CPU.Usage = u.CPU.User + u.CPU.System
 	u.Memory.Faults, u.Memory.MajorFaults = number(f[7])+number(f[9]), number(f[9])
-	for line := range lines(r.bytes(c.cfg.Proc, "self/status")) {
-		key, rest, _ := bytes.Cut(line, []byte{':'})
-		n, _ := parse(bytes.TrimSpace(bytes.TrimSuffix(rest, []byte("kB"))))
-		switch string(key) {
-		case "VmRSS":
-			u.Memory.Usage = n << 10
-		case "RssAnon":
-			u.Memory.RSS = n << 10
-		case "RssFile":
-			u.Memory.Mapped = n << 10
-		}
-	}
+	r.counts(map[string]*uint64{"VmRSS": &u.Memory.Usage, "RssAnon": &u.Memory.RSS, "RssFile": &u.Memory.Mapped}, c.cfg.Proc, "self/status")
 	u.Memory.WorkingSet = u.Memory.Usage
 	return u
 }
