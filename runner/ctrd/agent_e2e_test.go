@@ -1,6 +1,6 @@
 //go:build e2e
 
-package ctrd
+package ctrd_test
 
 import (
 	"context"
@@ -17,9 +17,11 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"monopod/e2e/ctrdtest"
 	"monopod/manifests"
 	"monopod/manifests/decode"
 	"monopod/runner"
+	"monopod/runner/ctrd"
 )
 
 // randomPod returns a random pod: pods 0 and 1 of 3 have a network of their own, some have host ports, volumes, or a command that
@@ -47,7 +49,7 @@ spec:
     %s
     volumeMounts: [{name: disk, mountPath: /disk}, {name: mem, mountPath: /mem}]
   volumes: [{name: disk, emptyDir: {}}, {name: mem, emptyDir: {medium: Memory, sizeLimit: 1Mi}}]
-`, name, hostNetwork, testImage, command, ports)
+`, name, hostNetwork, ctrdtest.TestImage, command, ports)
 	pods, err := decode.Pods("/x/"+name+".yaml", []byte(text), decode.Options{Source: "file"})
 	if err != nil {
 		return nil, err
@@ -134,7 +136,7 @@ func (m *monkey) retire(ctx context.Context, key manifests.Key, c runner.Contain
 	if err := on(kind); err != nil {
 		return err
 	}
-	for deadline := time.Now().Add(patience); ; time.Sleep(2 * time.Millisecond) {
+	for deadline := time.Now().Add(ctrdtest.Patience); ; time.Sleep(2 * time.Millisecond) {
 		st, err := m.rt.Observe(ctx, key)
 		if err != nil {
 			return err
@@ -166,7 +168,7 @@ func byID(all []runner.Container, id string) (runner.Container, bool) {
 }
 
 func (m *monkey) remove(ctx context.Context, key manifests.Key) error {
-	return removePod(ctx, m.rt, key)
+	return ctrdtest.RemovePod(ctx, m.rt, key)
 }
 
 // monkeys runs several monkeys in parallel, for so many rounds in total.
@@ -191,20 +193,20 @@ func monkeys(ctx context.Context, rt runner.Runtime, seed uint64, rounds int) er
 func TestNothingLeaksOverRandomRounds(t *testing.T) {
 	for name, external := range map[string]bool{"embedded": false, "external": true} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t)
+			w := ctrdtest.NewWorld(t)
 			rounds := 200
 			if external {
-				w.startContainerd(t)
+				startContainerd(t, w)
 				rounds = 60
 			}
-			a := w.open(t)
-			defer a.end(t)
-			check(t, monkeys(t.Context(), a, 1, 8)) // bridge, firewall chains and caches are there then
-			a.idle(t)
-			before := a.census(t)
-			check(t, monkeys(t.Context(), a, uint64(time.Now().UnixNano()), rounds))
-			a.idle(t)
-			a.sameCensus(t, before)
+			a := w.Open(t)
+			defer a.End(t)
+			ctrdtest.Check(t, monkeys(t.Context(), a, 1, 8)) // bridge, firewall chains and caches are there then
+			a.Idle(t)
+			before := a.Census(t)
+			ctrdtest.Check(t, monkeys(t.Context(), a, uint64(time.Now().UnixNano()), rounds))
+			a.Idle(t)
+			a.SameCensus(t, before)
 		})
 	}
 }
@@ -227,16 +229,16 @@ func agentMain(file string) {
 	fail(err)
 	var aw agentWorld
 	fail(json.Unmarshal(b, &aw))
-	w := &world{dir: aw.Dir, run: aw.Run, cidr: aw.CIDR, log: testLog()}
+	w := &ctrdtest.World{Dir: aw.Dir, Run: aw.Run, CIDR: aw.CIDR, Log: ctrdtest.NewLog()}
 	ctx := context.Background()
-	rt, err := Open(ctx, w.config())
+	rt, err := ctrd.Open(ctx, w.Config())
 	fail(err)
 	go func() { fail(rt.Run(ctx)) }()
 	keys, err := rt.List(ctx)
 	fail(err)
 	for _, k := range keys { // what the previous agent was at
 		if k.Name[0] == 'm' {
-			fail(removePod(ctx, rt, k))
+			fail(ctrdtest.RemovePod(ctx, rt, k))
 		}
 	}
 	fmt.Println("ready")
@@ -245,70 +247,60 @@ func agentMain(file string) {
 
 // TestAKilledAgentLeavesNothingBehindAndStopsNothing kills agents during random actions.
 func TestAKilledAgentLeavesNothingBehindAndStopsNothing(t *testing.T) {
-	w := newWorld(t)
-	a := w.open(t)
-	check(t, monkeys(t.Context(), a, 1, 8))
-	a.idle(t)
-	before := a.census(t)
+	w := ctrdtest.NewWorld(t)
+	a := w.Open(t)
+	ctrdtest.Check(t, monkeys(t.Context(), a, 1, 8))
+	a.Idle(t)
+	before := a.Census(t)
 	pids := map[manifests.Key]uint32{}
 	for i := range 4 {
-		pod := stamped(t, fmt.Sprintf("stable%d", i), w.dir, i%2 == 0)
-		check(t, startPod(t.Context(), a, pod))
-		pids[pod.Key()] = a.pidOf(t, pod.Key())
+		pod := ctrdtest.Stamped(t, fmt.Sprintf("stable%d", i), w.Dir, i%2 == 0)
+		ctrdtest.Check(t, ctrdtest.StartPod(t.Context(), a, pod))
+		pids[pod.Key()] = a.PID(t, pod.Key())
 	}
-	a.stop(t)
+	a.Stop(t)
 	for i := range 12 {
-		w.killAgent(t, uint64(i), time.Duration(30+i*45)*time.Millisecond)
+		killAgent(t, w, uint64(i), time.Duration(30+i*45)*time.Millisecond)
 	}
 	began := time.Now()
-	a = w.open(t)
-	defer func() { a.end(t) }()
+	a = w.Open(t)
+	defer func() { a.End(t) }()
 	t.Logf("open after the last kill: %v", time.Since(began))
 	for key, pid := range pids {
-		if now := a.pidOf(t, key); now != pid || !alive(pid) {
+		if now := a.PID(t, key); now != pid || !ctrdtest.Alive(pid) {
 			t.Errorf("%s had pid %d, has %d", key, pid, now)
 		}
 	}
 	keys, err := a.List(t.Context())
-	check(t, err)
+	ctrdtest.Check(t, err)
 	for _, k := range keys {
-		check(t, removePod(t.Context(), a, k))
+		ctrdtest.Check(t, ctrdtest.RemovePod(t.Context(), a, k))
 	}
-	a.idle(t)
+	a.Idle(t)
 	// Goroutines of the containerd that was stopped in this process remain: its event exchange cannot be closed.
 	delete(before, "goroutines")
-	a.sameCensus(t, before)
+	a.SameCensus(t, before)
 }
 
 // killAgent runs an agent for a while after it is ready, then kills it.
-func (w *world) killAgent(t *testing.T, seed uint64, after time.Duration) {
+func killAgent(t *testing.T, w *ctrdtest.World, seed uint64, after time.Duration) {
 	t.Helper()
-	b, err := json.Marshal(agentWorld{Dir: w.dir, Run: w.run, CIDR: w.cidr, Seed: seed})
-	check(t, err)
-	file := filepath.Join(w.dir, "agent.json")
-	check(t, os.WriteFile(file, b, 0o600))
+	b, err := json.Marshal(agentWorld{Dir: w.Dir, Run: w.Run, CIDR: w.CIDR, Seed: seed})
+	ctrdtest.Check(t, err)
+	file := filepath.Join(w.Dir, "agent.json")
+	ctrdtest.Check(t, os.WriteFile(file, b, 0o600))
 	cmd := exec.Command("/proc/self/exe")
-	cmd.Env = append(os.Environ(), envAgent+"="+file)
+	cmd.Env = append(os.Environ(), ctrdtest.EnvAgent+"="+file)
 	cmd.Stderr = os.Stderr
 	out, err := cmd.StdoutPipe()
-	check(t, err)
-	check(t, cmd.Start())
+	ctrdtest.Check(t, err)
+	ctrdtest.Check(t, cmd.Start())
 	line := make([]byte, 100)
 	n, err := out.Read(line)
 	if err != nil || string(line[:n]) != "ready\n" {
 		t.Errorf("agent %d says %q, %v", seed, line[:n], err)
 	}
 	time.Sleep(after) // any moment will do
-	check(t, cmd.Process.Signal(unix.SIGKILL))
+	ctrdtest.Check(t, cmd.Process.Signal(unix.SIGKILL))
 	_ = cmd.Wait()
-}
-
-func (a *agent) pidOf(t *testing.T, key manifests.Key) uint32 {
-	t.Helper()
-	st, err := a.Observe(t.Context(), key)
-	check(t, err)
-	if len(st.Containers) != 1 || st.Containers[0].State != runner.ContainerRunning {
-		t.Fatalf("%s: %+v", key, st.Containers)
-	}
-	return st.Containers[0].PID
 }

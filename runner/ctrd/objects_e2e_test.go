@@ -1,10 +1,9 @@
 //go:build e2e
 
-package ctrd
+package ctrd_test
 
 import (
 	"bytes"
-	"context"
 	"fmt"
 	"io/fs"
 	"os"
@@ -18,110 +17,22 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 	"golang.org/x/sys/unix"
 
+	"monopod/e2e/ctrdtest"
 	"monopod/e2e/testimages"
-	"monopod/internal/model"
 	"monopod/manifests"
-	"monopod/manifests/decode"
 	"monopod/runner"
 	"monopod/runner/ctrd/trees"
-	"monopod/runner/pool"
 )
 
-// stage is a pool on a real runtime, with manifests.
-type stage struct {
-	*agent
-	t    *testing.T
-	pool *pool.Pool
-	stop func()
-}
-
-func (w *world) stage(t *testing.T) *stage {
-	t.Helper()
-	s := &stage{agent: w.open(t), t: t}
-	s.pool = pool.New(s.agent, pool.Config{
-		Log: w.log, Follow: func(d model.Desired, o *manifests.Objects) { s.removal.FollowObjects(o, d.Removable) },
-	})
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- s.pool.Run(ctx) }()
-	s.stop = func() {
-		cancel()
-		check(t, <-done)
-	}
-	return s
-}
-
-// play applies the manifests.
-func (s *stage) play(docs ...string) {
-	s.t.Helper()
-	c, err := decode.All("/x/all.yaml", []byte(strings.Join(docs, "\n---\n")), decode.Options{Source: "file"})
-	check(s.t, err)
-	s.pool.Update(model.Desired{
-		Pods: c.Pods, Objects: c.Objects, Reported: map[string]bool{"file": true},
-	})
-}
-
-// close removes all pods.
-func (s *stage) close() {
-	s.t.Helper()
-	s.play("# nothing")
-	within(s.t, 30*time.Second, "all pods are gone", func() bool { return len(s.pool.Pods()) == 0 })
-	s.stop()
-	s.end(s.t)
-}
-
-// why returns the waiting reason of the first container, and what the pod says about itself.
-func (s *stage) why(name string) (reason, why string) {
-	for _, p := range s.pool.Pods() {
-		if p.Pod.Name != name {
-			continue
-		}
-		if c := p.Pod.Status.ContainerStatuses; len(c) > 0 && c[0].State.Waiting != nil {
-			reason = c[0].State.Waiting.Reason
-		}
-		return reason, p.Why
-	}
-	return "", ""
-}
-
-// log returns what the newest container of a pod has written.
-func (s *stage) output(name string) string {
-	key := manifests.Key{Namespace: "default", Name: name}
-	all := s.index.OfPod(key)
-	if len(all) == 0 {
-		return ""
-	}
-	data, _ := os.ReadFile(all[len(all)-1].Meta.LogPath)
-	var lines []string
-	for line := range strings.Lines(string(data)) {
-		if words := strings.SplitN(strings.TrimSuffix(line, "\n"), " ", 4); len(words) == 4 {
-			lines = append(lines, words[3])
-		}
-	}
-	return strings.Join(lines, "\n")
-}
-
-func (s *stage) waitOutput(name, want string) {
-	s.t.Helper()
-	got := ""
-	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
-		if got = s.output(name); strings.Contains(got, want) {
-			return
-		}
-	}
-	reason, why := s.why(name)
-	s.t.Fatalf("pod %s has not written %q but %q (%s %s)", name, want, got, reason, why)
-}
-
 // holding returns the files below dir that contain text, those on our tmpfs left out.
-func (s *stage) holding(dir, text string) []string {
-	s.t.Helper()
+func holding(s *ctrdtest.Stage, dir, text string) []string {
+	s.T.Helper()
 	var found []string
-	check(s.t, filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+	ctrdtest.Check(s.T, filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		switch {
 		case err != nil:
 			return nil //nolint:nilerr // it is gone
-		case path == s.dirs.SecretsDir():
+		case path == s.Dirs.SecretsDir():
 			return fs.SkipDir
 		case !d.Type().IsRegular():
 			return nil
@@ -146,7 +57,7 @@ spec:
   terminationGracePeriodSeconds: 0
   containers:
   - name: c
-    image: ` + testImage + `
+    image: ` + ctrdtest.TestImage + `
     command: [sh, -c]
     args: ['echo "[$greeting] [$P_greeting] [$PASSWORD] [$BOTH] [$(PASSWORD)] [$NONE]"; exec sleep 1000']
     envFrom:
@@ -164,35 +75,35 @@ spec:
 func TestVariablesOfObjects(t *testing.T) {
 	for _, external := range []bool{false, true} {
 		t.Run(fmt.Sprintf("external=%t", external), func(t *testing.T) {
-			w := newWorld(t)
+			w := ctrdtest.NewWorld(t)
 			if external {
-				w.startContainerd(t)
+				startContainerd(t, w)
 			}
-			s := w.stage(t)
-			defer s.close()
+			s := w.Stage(t)
+			defer s.Close()
 			const secret = "s3cret-4711"
-			s.play(envPod)
-			within(t, 20*time.Second, "the pod waits for the ConfigMap", func() bool {
-				reason, why := s.why("env")
+			s.Play(envPod)
+			ctrdtest.Within(t, 20*time.Second, "the pod waits for the ConfigMap", func() bool {
+				reason, why := s.Why("env")
 				return reason == runner.ReasonCreateContainerConfigError && strings.Contains(why, `configmap "app" not found`)
 			})
-			s.play(envPod, fmt.Sprintf(appMap, "hello"))
-			within(t, 20*time.Second, "the pod waits for the Secret", func() bool {
-				_, why := s.why("env")
+			s.Play(envPod, fmt.Sprintf(appMap, "hello"))
+			ctrdtest.Within(t, 20*time.Second, "the pod waits for the Secret", func() bool {
+				_, why := s.Why("env")
 				return strings.Contains(why, `secret "app" not found`)
 			})
-			s.play(envPod, fmt.Sprintf(appMap, "hello"), fmt.Sprintf(appSecret, secret))
-			s.waitOutput("env", "[hello] [hello] ["+secret+"] [hello-"+secret+"] ["+secret+"] []")
+			s.Play(envPod, fmt.Sprintf(appMap, "hello"), fmt.Sprintf(appSecret, secret))
+			s.WaitOutput("env", "[hello] [hello] ["+secret+"] [hello-"+secret+"] ["+secret+"] []")
 			key := manifests.Key{Namespace: "default", Name: "env"}
-			pid := s.pidOf(t, key)
+			pid := s.PID(t, key)
 			env, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
-			check(t, err)
+			ctrdtest.Check(t, err)
 			if !bytes.Contains(env, []byte("PASSWORD="+secret+"\x00")) {
 				t.Errorf("environment: %q", env)
 			}
 
-			id := s.index.OfPod(key)[0].ID
-			result, err := s.processes.Exec(t.Context(), key, runner.ExecRequest{
+			id := s.Index.OfPod(key)[0].ID
+			result, err := s.Processes.Exec(t.Context(), key, runner.ExecRequest{
 				ContainerID: id, Command: []string{"sh", "-c", "echo $BOTH"}, Timeout: 20 * time.Second, Limit: 1000,
 			})
 			if err != nil || strings.TrimSpace(string(result.Output)) != "hello-"+secret {
@@ -200,19 +111,19 @@ func TestVariablesOfObjects(t *testing.T) {
 			}
 
 			// Editing or deleting the objects restarts no container.
-			s.play(envPod, fmt.Sprintf(appMap, "edited"), fmt.Sprintf(appSecret, "other"))
-			s.play(envPod)
-			if now := s.pidOf(t, key); now != pid {
+			s.Play(envPod, fmt.Sprintf(appMap, "edited"), fmt.Sprintf(appSecret, "other"))
+			s.Play(envPod)
+			if now := s.PID(t, key); now != pid {
 				t.Errorf("the container was restarted: pid %d is %d", pid, now)
 			}
-			for _, dir := range []string{w.dir, w.run, "/tmp/runc-process"} {
-				for _, path := range s.holding(dir, secret) {
-					if !strings.HasPrefix(path, filepath.Join(w.dir, "pods")) { // what the container itself has printed
+			for _, dir := range []string{w.Dir, w.Run, "/tmp/runc-process"} {
+				for _, path := range holding(s, dir, secret) {
+					if !strings.HasPrefix(path, filepath.Join(w.Dir, "pods")) { // what the container itself has printed
 						t.Errorf("%s holds the secret", path)
 					}
 				}
 			}
-			for _, p := range s.pool.Pods() {
+			for _, p := range s.Pool.Pods() {
 				if text := fmt.Sprintf("%+v", p.Pod); strings.Contains(text, secret) {
 					t.Error("the status shows the secret")
 				}
@@ -231,7 +142,7 @@ spec:
   securityContext: {runAsUser: 1234}
   containers:
   - name: c
-    image: ` + testImage + `
+    image: ` + ctrdtest.TestImage + `
     command: [sh, -c]
     args:
     - |
@@ -264,50 +175,50 @@ spec:
 
 // TestVolumesOfObjects checks content, modes and edits of all four kinds in the container.
 func TestVolumesOfObjects(t *testing.T) {
-	w := newWorld(t)
-	s := w.stage(t)
-	defer s.close()
+	w := ctrdtest.NewWorld(t)
+	s := w.Stage(t)
+	defer s.Close()
 	secret := fmt.Sprintf(appSecret, "s3cret-4712")
-	s.play(fmt.Sprintf(filesPod, "one"), secret)
-	within(t, 20*time.Second, "the pod waits for the ConfigMap", func() bool {
-		reason, why := s.why("files")
+	s.Play(fmt.Sprintf(filesPod, "one"), secret)
+	ctrdtest.Within(t, 20*time.Second, "the pod waits for the ConfigMap", func() bool {
+		reason, why := s.Why("files")
 		return reason == runner.ReasonFailedMount && strings.Contains(why, `MountVolume.SetUp failed for volume "map" : configmap "app" not found`)
 	})
-	s.play(fmt.Sprintf(filesPod, "one"), secret, fmt.Sprintf(appMap, "hello"))
-	s.waitOutput("files", `hellox=1s3cret-4712tier="one"hellos3cret-4712500 644 440 444 0 `)
+	s.Play(fmt.Sprintf(filesPod, "one"), secret, fmt.Sprintf(appMap, "hello"))
+	s.WaitOutput("files", `hellox=1s3cret-4712tier="one"hellos3cret-4712500 644 440 444 0 `)
 	key := manifests.Key{Namespace: "default", Name: "files"}
-	pid := s.pidOf(t, key)
-	if strings.Contains(s.output("files"), "writable") {
+	pid := s.PID(t, key)
+	if strings.Contains(s.Output("files"), "writable") {
 		t.Error("the container can write into the volume")
 	}
-	s.play(fmt.Sprintf(filesPod, "two"), secret, fmt.Sprintf(appMap, "edited"))
-	s.waitOutput("files", `editedx=1s3cret-4712tier="two"editeds3cret-4712500 `)
+	s.Play(fmt.Sprintf(filesPod, "two"), secret, fmt.Sprintf(appMap, "edited"))
+	s.WaitOutput("files", `editedx=1s3cret-4712tier="two"editeds3cret-4712500 `)
 
 	// Deleted objects stay in the volumes, and the pod keeps running, also when its container restarts.
-	s.play(fmt.Sprintf(filesPod, "two"), secret)
-	within(t, 10*time.Second, "the pod says what is missing", func() bool {
-		_, why := s.why("files")
+	s.Play(fmt.Sprintf(filesPod, "two"), secret)
+	ctrdtest.Within(t, 10*time.Second, "the pod says what is missing", func() bool {
+		_, why := s.Why("files")
 		return strings.Contains(why, `configmap "app" not found; what runs goes on`)
 	})
-	if now := s.pidOf(t, key); now != pid {
+	if now := s.PID(t, key); now != pid {
 		t.Errorf("the container was restarted: pid %d is %d", pid, now)
 	}
-	check(t, unix.Kill(int(pid), unix.SIGKILL))
-	within(t, 20*time.Second, "the container runs again", func() bool {
-		st := s.state(t, key)
+	ctrdtest.Check(t, unix.Kill(int(pid), unix.SIGKILL))
+	ctrdtest.Within(t, 20*time.Second, "the container runs again", func() bool {
+		st := s.State(t, key)
 		c := st.Containers[len(st.Containers)-1]
 		return c.State == runner.ContainerRunning && c.PID != pid
 	})
-	s.waitOutput("files", `editedx=1s3cret-4712tier="two"`)
+	s.WaitOutput("files", `editedx=1s3cret-4712tier="two"`)
 
-	out, err := exec.Command("findmnt", "-n", "-o", "FSTYPE", "--target", s.dirs.FilesDir(s.state(t, key).Sandbox.UID)).Output()
-	check(t, err)
+	out, err := exec.Command("findmnt", "-n", "-o", "FSTYPE", "--target", s.Dirs.FilesDir(s.State(t, key).Sandbox.UID)).Output()
+	ctrdtest.Check(t, err)
 	if strings.TrimSpace(string(out)) != "tmpfs" {
 		t.Errorf("volumes are on %s", out)
 	}
-	for _, dir := range []string{w.dir, w.run} {
-		for _, path := range s.holding(dir, "s3cret-4712") {
-			if !strings.HasPrefix(path, filepath.Join(w.dir, "pods")) {
+	for _, dir := range []string{w.Dir, w.Run} {
+		for _, path := range holding(s, dir, "s3cret-4712") {
+			if !strings.HasPrefix(path, filepath.Join(w.Dir, "pods")) {
 				t.Errorf("%s holds the secret", path)
 			}
 		}
@@ -316,9 +227,9 @@ func TestVolumesOfObjects(t *testing.T) {
 
 // TestImagePullSecrets checks that a private image is pulled with a Secret of either type, once the Secret exists.
 func TestImagePullSecrets(t *testing.T) {
-	w := newWorld(t)
-	s := w.stage(t)
-	defer s.close()
+	w := ctrdtest.NewWorld(t)
+	s := w.Stage(t)
+	defer s.Close()
 	const password = "s3cret-4713"
 	addr := testimages.AuthRegistry(t, "me", password)
 	for i, kind := range []string{"kubernetes.io/dockerconfigjson", "kubernetes.io/dockercfg"} {
@@ -335,19 +246,19 @@ spec:
   imagePullSecrets: [{name: registry}]
   containers: [{name: c, image: %q, command: [sh, -c, "echo pulled; exec sleep 1000"]}]
 `, name, ref)
-		s.play(pod)
-		within(t, 20*time.Second, "the pull is refused", func() bool {
-			reason, _ := s.why(name)
+		s.Play(pod)
+		ctrdtest.Within(t, 20*time.Second, "the pull is refused", func() bool {
+			reason, _ := s.Why(name)
 			return reason == runner.ReasonErrImagePull || reason == runner.ReasonImagePullBackOff
 		})
 		body, key := fmt.Sprintf(`{%q: {"username": "me", "password": %q}}`, addr, password), ".dockercfg"
 		if i == 0 {
 			body, key = `{"auths": `+body+`}`, ".dockerconfigjson"
 		}
-		s.play(pod, fmt.Sprintf("apiVersion: v1\nkind: Secret\nmetadata: {name: registry}\ntype: %s\nstringData: {%s: '%s'}\n", kind, key, body))
-		s.waitOutput(name, "pulled")
+		s.Play(pod, fmt.Sprintf("apiVersion: v1\nkind: Secret\nmetadata: {name: registry}\ntype: %s\nstringData: {%s: '%s'}\n", kind, key, body))
+		s.WaitOutput(name, "pulled")
 	}
-	for _, path := range s.holding(w.dir, password) {
+	for _, path := range holding(s, w.Dir, password) {
 		t.Errorf("%s holds the password", path)
 	}
 }
@@ -355,34 +266,34 @@ spec:
 // TestSecretsAcrossTheAgent checks that variables and volumes of Secrets survive a restart of the agent, and are created from the
 // manifests if the tmpfs is empty, as after a reboot. They are removed with the pods.
 func TestSecretsAcrossTheAgent(t *testing.T) {
-	w := newWorld(t)
-	s := w.stage(t)
+	w := ctrdtest.NewWorld(t)
+	s := w.Stage(t)
 	secret, objects := fmt.Sprintf(appSecret, "s3cret-4714"), fmt.Sprintf(appMap, "hello")
 	docs := []string{envPod, fmt.Sprintf(filesPod, "one"), secret, objects}
-	s.play(docs...)
-	s.waitOutput("env", "[s3cret-4714]")
-	s.waitOutput("files", "s3cret-4714")
+	s.Play(docs...)
+	s.WaitOutput("env", "[s3cret-4714]")
+	s.WaitOutput("files", "s3cret-4714")
 	env, files := manifests.Key{Namespace: "default", Name: "env"}, manifests.Key{Namespace: "default", Name: "files"}
-	before := [2]uint32{s.pidOf(t, env), s.pidOf(t, files)}
-	s.stop()
-	s.agent.stop(t)
+	before := [2]uint32{s.PID(t, env), s.PID(t, files)}
+	s.Stop()
+	s.Agent.Stop(t)
 
-	s = w.stage(t)
-	s.play(envPod, fmt.Sprintf(filesPod, "two"), secret, fmt.Sprintf(appMap, "edited while away"))
-	s.waitOutput("files", "edited while away")
-	if now := [2]uint32{s.pidOf(t, env), s.pidOf(t, files)}; now != before {
+	s = w.Stage(t)
+	s.Play(envPod, fmt.Sprintf(filesPod, "two"), secret, fmt.Sprintf(appMap, "edited while away"))
+	s.WaitOutput("files", "edited while away")
+	if now := [2]uint32{s.PID(t, env), s.PID(t, files)}; now != before {
 		t.Errorf("pids were %v, are %v", before, now)
 	}
 	// A restarted container gets the current content of the objects.
-	check(t, unix.Kill(int(before[0]), unix.SIGKILL))
-	s.waitOutput("env", "[edited while away]")
+	ctrdtest.Check(t, unix.Kill(int(before[0]), unix.SIGKILL))
+	s.WaitOutput("env", "[edited while away]")
 
-	key := s.dirs.HiddenFile(s.index.OfPod(env)[0].ID)
+	key := s.Dirs.HiddenFile(s.Index.OfPod(env)[0].ID)
 	if info, err := os.Stat(key); err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("hidden process: %v %v", info, err)
 	}
-	dir := s.dirs.SecretsDir()
-	s.close()
+	dir := s.Dirs.SecretsDir()
+	s.Close()
 	for _, d := range []string{"process", "volumes"} {
 		if left := trees.Names(filepath.Join(dir, d)); len(left) > 0 {
 			t.Errorf("%s: %v is left", d, left)

@@ -1,6 +1,6 @@
 //go:build e2e
 
-package ctrd
+package ctrd_test
 
 import (
 	"context"
@@ -17,6 +17,7 @@ import (
 	"github.com/opencontainers/go-digest"
 	"golang.org/x/sys/unix"
 
+	"monopod/e2e/ctrdtest"
 	"monopod/e2e/testimages"
 	"monopod/internal/model"
 	"monopod/manifests"
@@ -25,26 +26,26 @@ import (
 )
 
 // collect runs containerd's garbage collection to its end.
-func (a *agent) collect(t *testing.T) {
+func collect(t *testing.T, a *ctrdtest.Agent) {
 	t.Helper()
-	ctx := a.ns(context.Background())
-	l, err := a.client.LeasesService().Create(ctx, leases.WithRandomID())
-	check(t, err)
-	check(t, a.client.LeasesService().Delete(ctx, l, leases.SynchronousDelete))
+	ctx := a.NS(context.Background())
+	l, err := a.Client.LeasesService().Create(ctx, leases.WithRandomID())
+	ctrdtest.Check(t, err)
+	ctrdtest.Check(t, a.Client.LeasesService().Delete(ctx, l, leases.SynchronousDelete))
 }
 
 // pin sets the digests that are kept.
-func (a *agent) pin(t *testing.T, digests ...string) {
+func pin(t *testing.T, a *ctrdtest.Agent, digests ...string) {
 	t.Helper()
 	if gone, err := a.SyncPins(t.Context(), digests); err != nil || len(gone) != 0 {
 		t.Fatalf("gone: %v, %v", gone, err)
 	}
 }
 
-// present reports whether containerd has the content of a digest.
-func (a *agent) present(t *testing.T, dig string) bool {
+// isPresent reports whether containerd has the content of a digest.
+func isPresent(t *testing.T, a *ctrdtest.Agent, dig string) bool {
 	t.Helper()
-	_, err := a.client.ContentStore().Info(a.ns(context.Background()), digest.Digest(dig))
+	_, err := a.Client.ContentStore().Info(a.NS(context.Background()), digest.Digest(dig))
 	if err != nil && !errdefs.IsNotFound(err) {
 		t.Fatal(err)
 	}
@@ -52,26 +53,26 @@ func (a *agent) present(t *testing.T, dig string) bool {
 }
 
 // moveTag imports another image under an archive's name, like a user who replaces a preloaded archive.
-func (s *stage) moveTag(w *world, tag, edition string) {
-	s.t.Helper()
-	img := testimages.Busybox(s.t, nil, testimages.File{Path: "/edition", Content: []byte(edition), Mode: 0o644})
-	testimages.ArchiveOf(s.t, filepath.Join(w.dir, "images", strings.ReplaceAll(tag, "/", "_")+".tar"), img, tag)
-	ctx, cancel := context.WithCancel(s.t.Context())
+func moveTag(s *ctrdtest.Stage, w *ctrdtest.World, tag, edition string) {
+	s.T.Helper()
+	img := testimages.Busybox(s.T, nil, testimages.File{Path: "/edition", Content: []byte(edition), Mode: 0o644})
+	testimages.ArchiveOf(s.T, filepath.Join(w.Dir, "images", strings.ReplaceAll(tag, "/", "_")+".tar"), img, tag)
+	ctx, cancel := context.WithCancel(s.T.Context())
 	ended := make(chan error, 1)
-	go func() { ended <- s.Preload(ctx, func(err error) { check(s.t, err); cancel() }) }()
-	check(s.t, <-ended)
+	go func() { ended <- s.Preload(ctx, func(err error) { ctrdtest.Check(s.T, err); cancel() }) }()
+	ctrdtest.Check(s.T, <-ended)
 }
 
 // TestAPodThatIsGoneBackToRunsItsDigests moves the tags of a container and of an image volume, removes their records and collects
 // garbage, without a registry.
 func TestAPodThatIsGoneBackToRunsItsDigests(t *testing.T) {
-	w := newWorld(t)
-	s := w.stage(t)
+	w := ctrdtest.NewWorld(t)
+	s := w.Stage(t)
 	const app, data = "example.com/app:stable", "example.com/data:stable"
-	s.moveTag(w, app, "app-one")
-	s.moveTag(w, data, "data-one")
-	seen := filepath.Join(w.dir, "seen")
-	check(t, os.Mkdir(seen, 0o755))
+	moveTag(s, w, app, "app-one")
+	moveTag(s, w, data, "data-one")
+	seen := filepath.Join(w.Dir, "seen")
+	ctrdtest.Check(t, os.Mkdir(seen, 0o755))
 	load := func(edit string) *manifests.Pod {
 		t.Helper()
 		pods, err := decode.Pods("/x/app.yaml", fmt.Appendf(nil, `
@@ -92,21 +93,21 @@ spec:
     command: [sh, -c, 'echo $(cat /edition) $(cat /data/edition) $EDIT > /seen/now; exec sleep 1000']
     volumeMounts: [{name: data, mountPath: /data}, {name: seen, mountPath: /seen}]
 `, data, seen, app, edit), decode.Options{Source: "file"})
-		check(t, err)
+		ctrdtest.Check(t, err)
 		pods[0].Object.Spec.Containers[0].ImagePullPolicy = "IfNotPresent" // the registry is gone; a rollback never contacts it
 		return pods[0]
 	}
 	run := func(p *manifests.Pod) {
-		s.pool.Update(model.Desired{Pods: []*manifests.Pod{p}, Reported: map[string]bool{"": true, "file": true, "test": true}})
+		s.Pool.Update(model.Desired{Pods: []*manifests.Pod{p}, Reported: map[string]bool{"": true, "file": true, "test": true}})
 	}
 	says := func(want string, of *manifests.Pod) (images map[string]string) {
 		t.Helper()
-		within(t, 30*time.Second, "it says "+want, func() bool {
+		ctrdtest.Within(t, 30*time.Second, "it says "+want, func() bool {
 			b, err := os.ReadFile(filepath.Join(seen, "now"))
 			if err != nil || strings.TrimSpace(string(b)) != want {
 				return false
 			}
-			all := s.pool.Pods()
+			all := s.Pool.Pods()
 			if len(all) != 1 || all[0].Recorded == nil || podhash.Pod(all[0].Recorded.Object) != podhash.Pod(of.Object) {
 				return false
 			}
@@ -120,15 +121,15 @@ spec:
 	first := says("app-one data-one 1", one)
 
 	// Images in use are kept without a pin, because a new revision will record them.
-	s.moveTag(w, app, "app-two")
-	s.moveTag(w, data, "data-two")
-	s.collect(t)
+	moveTag(s, w, app, "app-two")
+	moveTag(s, w, data, "data-two")
+	collect(t, s.Agent)
 	for key, dig := range first {
-		if !s.present(t, dig) {
+		if !isPresent(t, s.Agent, dig) {
 			t.Fatalf("%s of a pod that runs is gone", key)
 		}
 	}
-	s.pin(t, first["c"], first["volume/data"])
+	pin(t, s.Agent, first["c"], first["volume/data"])
 	two := load("2")
 	run(two)
 	second := says("app-two data-two 2", two)
@@ -136,10 +137,10 @@ spec:
 		t.Fatalf("they are the same: %v, %v", first, second)
 	}
 	for _, tag := range []string{app, data} {
-		check(t, s.client.ImageService().Delete(s.ns(t.Context()), tag))
+		ctrdtest.Check(t, s.Client.ImageService().Delete(s.NS(t.Context()), tag))
 	}
-	within(t, 30*time.Second, "the first containers are gone", func() bool { return s.removal.Teardown.Pending() == 0 })
-	s.collect(t)
+	ctrdtest.Within(t, 30*time.Second, "the first containers are gone", func() bool { return s.Removal.Teardown.Pending() == 0 })
+	collect(t, s.Agent)
 
 	back := one.Object.DeepCopy()
 	back.Spec.Containers[0].ImagePullPolicy = "Always" // there is no registry
@@ -148,28 +149,28 @@ spec:
 	if got := says("app-one data-one 1", pinned); !maps.Equal(got, first) {
 		t.Errorf("it runs %v instead of %v", got, first)
 	}
-	s.collect(t)
-	if s.present(t, second["c"]) || s.present(t, second["volume/data"]) {
+	collect(t, s.Agent)
+	if isPresent(t, s.Agent, second["c"]) || isPresent(t, s.Agent, second["volume/data"]) {
 		t.Error("what nobody wants is kept")
 	}
 
 	// After a crash the next agent keeps them until SyncPins is called.
-	s.stop()
-	s.agent.stop(t)
-	next := w.stage(t)
+	s.Stop()
+	s.Agent.Stop(t)
+	next := w.Stage(t)
 	*s = *next
-	check(t, os.Remove(filepath.Join(seen, "now")))
+	ctrdtest.Check(t, os.Remove(filepath.Join(seen, "now")))
 	st, err := s.Observe(t.Context(), one.Key())
-	check(t, err)
-	check(t, unix.Kill(int(st.Containers[0].PID), unix.SIGKILL))
+	ctrdtest.Check(t, err)
+	ctrdtest.Check(t, unix.Kill(int(st.Containers[0].PID), unix.SIGKILL))
 	says("app-one data-one 1", pinned)
 
-	s.close()
-	s2 := w.open(t)
-	s2.pin(t)
-	s2.collect(t)
-	if s2.present(t, first["c"]) || s2.present(t, first["volume/data"]) {
+	s.Close()
+	s2 := w.Open(t)
+	pin(t, s2)
+	collect(t, s2)
+	if isPresent(t, s2, first["c"]) || isPresent(t, s2, first["volume/data"]) {
 		t.Error("what is not pinned any more is kept")
 	}
-	s2.end(t)
+	s2.End(t)
 }

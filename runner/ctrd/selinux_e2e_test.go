@@ -1,6 +1,6 @@
 //go:build e2e
 
-package ctrd
+package ctrd_test
 
 import (
 	"errors"
@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"monopod/e2e/ctrdtest"
 	"monopod/runner/ctrd/confine"
 )
 
@@ -17,14 +18,14 @@ import (
 func TestRelabel(t *testing.T) {
 	dir := t.TempDir()
 	volume, outside := filepath.Join(dir, "volume"), filepath.Join(dir, "outside")
-	check(t, os.MkdirAll(filepath.Join(volume, "sub"), 0o755))
+	ctrdtest.Check(t, os.MkdirAll(filepath.Join(volume, "sub"), 0o755))
 	for _, path := range []string{outside, filepath.Join(volume, "sub", "file")} {
-		check(t, os.WriteFile(path, nil, 0o600))
+		ctrdtest.Check(t, os.WriteFile(path, nil, 0o600))
 	}
-	check(t, os.Symlink(outside, filepath.Join(volume, "link")))
-	check(t, unix.Mkfifo(filepath.Join(volume, "fifo"), 0o600))
+	ctrdtest.Check(t, os.Symlink(outside, filepath.Join(volume, "link")))
+	ctrdtest.Check(t, unix.Mkfifo(filepath.Join(volume, "fifo"), 0o600))
 	const label = "system_u:object_r:container_file_t:s0:c1,c2"
-	check(t, confine.Relabel(volume, label))
+	ctrdtest.Check(t, confine.Relabel(volume, label))
 	for _, name := range []string{".", "sub", "sub/file", "link", "fifo"} {
 		if got, err := labelOf(filepath.Join(volume, name)); got != label || err != nil {
 			t.Errorf("%s has %q: %v", name, got, err)
@@ -33,7 +34,7 @@ func TestRelabel(t *testing.T) {
 	if got, err := labelOf(outside); !errors.Is(err, unix.ENODATA) {
 		t.Errorf("what a link leads to has %q: %v", got, err)
 	}
-	check(t, confine.Relabel(outside, label))
+	ctrdtest.Check(t, confine.Relabel(outside, label))
 	if got, err := labelOf(outside); got != label || err != nil {
 		t.Errorf("a file has %q: %v", got, err)
 	}

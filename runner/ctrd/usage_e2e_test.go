@@ -1,6 +1,6 @@
 //go:build e2e
 
-package ctrd
+package ctrd_test
 
 import (
 	"context"
@@ -10,15 +10,17 @@ import (
 	"testing"
 	"time"
 
+	"monopod/e2e/ctrdtest"
 	"monopod/manifests"
 	"monopod/runner"
+	"monopod/runner/ctrd"
 )
 
 // usagePod writes 1 MiB into its writable layer, 2 MiB into volume v, 1 MiB into w and 128 KiB into its log, waits for a
 // line at its standard input, and writes 4 MiB more into its writable layer.
 func usagePod(t testing.TB, name, limits, limit string) *manifests.Pod {
 	t.Helper()
-	return load(t, fmt.Sprintf(`
+	return ctrdtest.Load(t, fmt.Sprintf(`
 apiVersion: v1
 kind: Pod
 metadata: {name: %s}
@@ -35,14 +37,14 @@ spec:
       head -c 128k /dev/zero | tr '\\0' x | fold -w 99; echo; echo written; read go; f /g 64; echo more; exec sleep 1000"]
     volumeMounts: [{name: v, mountPath: /v}, {name: w, mountPath: /w}, {name: m, mountPath: /m}]
   volumes: [{name: v, emptyDir: {%s}}, {name: w, emptyDir: {}}, {name: m, emptyDir: {medium: Memory}}]
-`, name, testImage, limits, limit))
+`, name, ctrdtest.TestImage, limits, limit))
 }
 
 // TestTheUseOfTheDiskIsMeasured of pods that have a limit, and of them what counts for it.
 func TestTheUseOfTheDiskIsMeasured(t *testing.T) {
-	w := newWorld(t)
-	a := w.openWith(t, func(c *Config) { c.UsagePeriod = 20 * time.Millisecond })
-	defer a.end(t)
+	w := ctrdtest.NewWorld(t)
+	a := w.OpenWith(t, func(c *ctrd.Config) { c.UsagePeriod = 20 * time.Millisecond })
+	defer a.End(t)
 	told := make(chan manifests.Key, 1000)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -51,23 +53,23 @@ func TestTheUseOfTheDiskIsMeasured(t *testing.T) {
 	all := usagePod(t, "all", "ephemeral-storage: 7Mi", "")
 	none := usagePod(t, "none", "", "")
 	for _, pod := range []*manifests.Pod{none, volume, all} {
-		check(t, startPod(t.Context(), a, pod))
-		a.says(t, pod.Key(), "written")
+		ctrdtest.Check(t, ctrdtest.StartPod(t.Context(), a, pod))
+		a.Says(t, pod.Key(), "written")
 	}
-	disk := func(pod *manifests.Pod) *runner.DiskUsage { return a.state(t, pod.Key()).Sandbox.Disk }
+	disk := func(pod *manifests.Pod) *runner.DiskUsage { return a.State(t, pod.Key()).Sandbox.Disk }
 	const mi = 1 << 20
 	near := func(got, want int64) bool { return got >= want && got < want+mi/2 }
-	within(t, 10*time.Second, "the volume with a limit is measured, and nothing else of its pod", func() bool {
+	ctrdtest.Within(t, 10*time.Second, "the volume with a limit is measured, and nothing else of its pod", func() bool {
 		d := disk(volume)
 		return d != nil && near(d.EmptyDirs["v"], 2*mi) && len(d.EmptyDirs) == 1 && len(d.Containers) == 0
 	})
-	within(t, 10*time.Second, "all that counts is measured", func() bool {
+	ctrdtest.Within(t, 10*time.Second, "all that counts is measured", func() bool {
 		d := disk(all)
 		return d != nil && near(d.EmptyDirs["v"], 2*mi) && near(d.EmptyDirs["w"], mi) && len(d.EmptyDirs) == 2 && near(d.Containers["c"], mi+128<<10)
 	})
 	tells := func(pod *manifests.Pod) {
 		t.Helper()
-		for deadline := time.After(patience); ; {
+		for deadline := time.After(ctrdtest.Patience); ; {
 			select {
 			case k := <-told:
 				if k == pod.Key() {
@@ -82,20 +84,20 @@ func TestTheUseOfTheDiskIsMeasured(t *testing.T) {
 	if got := runner.Overuse(&all.Object.Spec, disk(all)).Detail; got != "" {
 		t.Errorf("before it writes more: %s", got)
 	}
-	a.typeIn(t, all.Key(), "go")
-	a.says(t, all.Key(), "more")
-	within(t, 10*time.Second, "the container has more", func() bool { return near(disk(all).Containers["c"], 5*mi+128<<10) })
+	a.TypeIn(t, all.Key(), "go")
+	a.Says(t, all.Key(), "more")
+	ctrdtest.Within(t, 10*time.Second, "the container has more", func() bool { return near(disk(all).Containers["c"], 5*mi+128<<10) })
 	tells(all)
 	if got, want := runner.Overuse(&all.Object.Spec, disk(all)).Detail, "Pod ephemeral local storage usage exceeds the total limit of containers 7Mi."; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
-	check(t, a.Apply(t.Context(), all.Key(), all, runner.Action{Kind: runner.FailPod, Failure: runner.ReasonEvicted, Message: "too much"}))
-	within(t, 10*time.Second, "a pod that has failed is not measured", func() bool { return disk(all) == nil })
+	ctrdtest.Check(t, a.Apply(t.Context(), all.Key(), all, runner.Action{Kind: runner.FailPod, Failure: runner.ReasonEvicted, Message: "too much"}))
+	ctrdtest.Within(t, 10*time.Second, "a pod that has failed is not measured", func() bool { return disk(all) == nil })
 	if d := disk(none); d != nil {
 		t.Errorf("a pod without a limit is measured: %+v", d)
 	}
-	d, err := a.meter.MeasureDisk(t.Context(), none.Key())
-	check(t, err)
+	d, err := a.Meter.MeasureDisk(t.Context(), none.Key())
+	ctrdtest.Check(t, err)
 	if !near(d.Volumes["v"].Bytes, 2*mi) || !near(d.Volumes["w"].Bytes, mi) || !near(d.Volumes["m"].Bytes, mi) || d.InMemory["v"] || !d.InMemory["m"] {
 		t.Errorf("volumes when somebody asks: %+v", d)
 	}
@@ -104,17 +106,17 @@ func TestTheUseOfTheDiskIsMeasured(t *testing.T) {
 	}
 	placesAreThere(t, a, none.Key())
 	for _, pod := range []*manifests.Pod{none, volume, all} {
-		check(t, removePod(t.Context(), a, pod.Key()))
+		ctrdtest.Check(t, ctrdtest.RemovePod(t.Context(), a, pod.Key()))
 	}
-	a.idle(t)
+	a.Idle(t)
 }
 
 // TestFilesThatAreRemovedWhileTheyAreOpenCount: no walk sees them, and they take room all the same.
 func TestFilesThatAreRemovedWhileTheyAreOpenCount(t *testing.T) {
-	w := newWorld(t)
-	a := w.openWith(t, func(c *Config) { c.UsagePeriod = 20 * time.Millisecond })
-	defer a.end(t)
-	pod := load(t, fmt.Sprintf(`
+	w := ctrdtest.NewWorld(t)
+	a := w.OpenWith(t, func(c *ctrd.Config) { c.UsagePeriod = 20 * time.Millisecond })
+	defer a.End(t)
+	pod := ctrdtest.Load(t, fmt.Sprintf(`
 apiVersion: v1
 kind: Pod
 metadata: {name: hidden}
@@ -129,25 +131,25 @@ spec:
     command: [sh, -c, "f() { dd if=/dev/zero bs=64k count=$1 2>/dev/null; }; exec 3>/tmp/f 4>/v/f 5>/m/f; rm /tmp/f /v/f /m/f; f 32 >&3; f 64 >&4; f 16 >&5; echo written; exec sleep 1000"]
     volumeMounts: [{name: v, mountPath: /v}, {name: m, mountPath: /m}, {name: t, mountPath: /tmp}]
   volumes: [{name: v, emptyDir: {sizeLimit: 3Mi}}, {name: m, emptyDir: {medium: Memory}}, {name: t, emptyDir: {}}]
-`, testImage))
-	check(t, startPod(t.Context(), a, pod))
-	a.says(t, pod.Key(), "written")
+`, ctrdtest.TestImage))
+	ctrdtest.Check(t, ctrdtest.StartPod(t.Context(), a, pod))
+	a.Says(t, pod.Key(), "written")
 	const mi = 1 << 20
-	within(t, 10*time.Second, "both files count", func() bool {
-		d := a.state(t, pod.Key()).Sandbox.Disk
+	ctrdtest.Within(t, 10*time.Second, "both files count", func() bool {
+		d := a.State(t, pod.Key()).Sandbox.Disk
 		return d != nil && d.EmptyDirs["v"] >= 4*mi && d.EmptyDirs["v"] < 5*mi && d.EmptyDirs["t"] >= 2*mi && d.EmptyDirs["t"] < 3*mi && d.Containers["c"] < mi
 	})
-	if got, want := runner.Overuse(&pod.Object.Spec, a.state(t, pod.Key()).Sandbox.Disk).Detail, `Usage of EmptyDir volume "v" exceeds the limit "3Mi".`; got != want {
+	if got, want := runner.Overuse(&pod.Object.Spec, a.State(t, pod.Key()).Sandbox.Disk).Detail, `Usage of EmptyDir volume "v" exceeds the limit "3Mi".`; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
-	d, err := a.meter.MeasureDisk(t.Context(), pod.Key())
-	check(t, err)
+	d, err := a.Meter.MeasureDisk(t.Context(), pod.Key())
+	ctrdtest.Check(t, err)
 	if d.Volumes["v"].Bytes < 4*mi || d.Volumes["t"].Bytes < 2*mi {
 		t.Errorf("for the order of eviction: %+v", d.Volumes)
 	}
-	check(t, removePod(t.Context(), a, pod.Key()))
+	ctrdtest.Check(t, ctrdtest.RemovePod(t.Context(), a, pod.Key()))
 	// The same in the root file system, as root.
-	root := load(t, fmt.Sprintf(`
+	root := ctrdtest.Load(t, fmt.Sprintf(`
 apiVersion: v1
 kind: Pod
 metadata: {name: hidden-root}
@@ -155,29 +157,29 @@ spec:
   hostNetwork: true
   terminationGracePeriodSeconds: 0
   containers: [{name: c, image: %s, resources: {limits: {ephemeral-storage: 1Mi}}, command: [sh, -c, "exec 3>/f; rm /f; dd if=/dev/zero bs=64k count=32 >&3; echo written; exec sleep 1000"]}]
-`, testImage))
-	check(t, startPod(t.Context(), a, root))
-	a.says(t, root.Key(), "written")
-	within(t, 10*time.Second, "its container has them", func() bool {
-		d := a.state(t, root.Key()).Sandbox.Disk
+`, ctrdtest.TestImage))
+	ctrdtest.Check(t, ctrdtest.StartPod(t.Context(), a, root))
+	a.Says(t, root.Key(), "written")
+	ctrdtest.Within(t, 10*time.Second, "its container has them", func() bool {
+		d := a.State(t, root.Key()).Sandbox.Disk
 		return d != nil && d.Containers["c"] >= 2*mi && d.Containers["c"] < 3*mi
 	})
-	check(t, removePod(t.Context(), a, root.Key()))
-	a.idle(t)
+	ctrdtest.Check(t, ctrdtest.RemovePod(t.Context(), a, root.Key()))
+	a.Idle(t)
 }
 
 // placesAreThere compares the place of a pod's container with what the kernel says of its process.
-func placesAreThere(t *testing.T, a *agent, key manifests.Key) {
+func placesAreThere(t *testing.T, a *ctrdtest.Agent, key manifests.Key) {
 	t.Helper()
-	places, err := a.meter.Places(t.Context())
-	check(t, err)
-	c := a.state(t, key).Containers[0]
+	places, err := a.Meter.Places(t.Context())
+	ctrdtest.Check(t, err)
+	c := a.State(t, key).Containers[0]
 	for _, p := range places {
 		if p.Key != key {
 			continue
 		}
 		cgroups, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", c.PID))
-		check(t, err)
+		ctrdtest.Check(t, err)
 		if len(p.Containers) != 1 || p.Containers[0].ID != c.ID || !strings.Contains(string(cgroups), ":"+p.Containers[0].Cgroup+"\n") || !strings.HasPrefix(p.Containers[0].Cgroup, p.Cgroup+"/") {
 			t.Errorf("place %+v of a process in\n%s", p, cgroups)
 		}

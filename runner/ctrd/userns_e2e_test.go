@@ -1,11 +1,10 @@
 //go:build e2e
 
-package ctrd
+package ctrd_test
 
 import (
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -13,31 +12,17 @@ import (
 
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 
+	"monopod/e2e/ctrdtest"
 	"monopod/e2e/testimages"
+	"monopod/runner/ctrd"
 )
 
-// shippedRunc returns the runc that comes with monopod.
-func shippedRunc(t *testing.T) string {
-	t.Helper()
-	path, err := filepath.Abs("../../.cache/runc")
-	check(t, err)
-	if out, err := exec.Command("make", "-C", "../..", path).CombinedOutput(); err != nil {
-		t.Fatalf("make %s: %v\n%s", path, err, out)
-	}
-	return path
-}
-
 // oldRunc returns an OCI runtime that calls runc but reports no support for id-mapped mounts, and whether it was used.
-func (w *world) oldRunc(t *testing.T) (path string, used func() bool) {
+func oldRunc(t *testing.T, w *ctrdtest.World) (path string, used func() bool) {
 	t.Helper()
-	path = filepath.Join(w.dir, "old-runc")
-	check(t, os.WriteFile(path, []byte("#!/bin/sh\n[ \"$1\" = features ] && echo '{\"linux\": {}}' && exit\n> "+path+".used\nexec runc \"$@\"\n"), 0o755))
-	return path, func() bool { return exists(path + ".used") }
-}
-
-func exists(path string) bool {
-	_, err := os.Lstat(path)
-	return err == nil
+	path = filepath.Join(w.Dir, "old-runc")
+	ctrdtest.Check(t, os.WriteFile(path, []byte("#!/bin/sh\n[ \"$1\" = features ] && echo '{\"linux\": {}}' && exit\n> "+path+".used\nexec runc \"$@\"\n"), 0o755))
+	return path, func() bool { return ctrdtest.Exists(path + ".used") }
 }
 
 // allVolumes has each kind of volume in a user namespace.
@@ -51,7 +36,7 @@ spec:
   securityContext: {fsGroup: 3000}
   containers:
   - name: c
-    image: ` + testImage + `
+    image: ` + ctrdtest.TestImage + `
     command: [sh, -c, %q]
     volumeMounts:
     - {name: disk, mountPath: /v/disk}
@@ -90,33 +75,33 @@ stringData: {k: hidden}
 // TestVolumesInUserNamespaces: in each kind of volume files belong to whom they belong to without a user namespace. The
 // usual runc is too old, so that the pod gets the one that came with monopod, while others keep the usual one.
 func TestVolumesInUserNamespaces(t *testing.T) {
-	for name, prepare := range map[string]func(*world){
-		"embedded containerd": func(*world) {},
-		"external containerd": func(w *world) { w.startContainerd(t) },
+	for name, prepare := range map[string]func(*ctrdtest.World){
+		"embedded containerd": func(*ctrdtest.World) {},
+		"external containerd": func(w *ctrdtest.World) { startContainerd(t, w) },
 	} {
 		t.Run(name, func(t *testing.T) { testVolumesInUserNamespaces(t, prepare) })
 	}
 }
 
-func testVolumesInUserNamespaces(t *testing.T, prepare func(*world)) {
-	w := newWorld(t)
-	for _, dir := range []string{w.dir, w.run} { // ids of pods must be able to look for their files there
-		check(t, os.Chmod(dir, 0o711))
+func testVolumesInUserNamespaces(t *testing.T, prepare func(*ctrdtest.World)) {
+	w := ctrdtest.NewWorld(t)
+	for _, dir := range []string{w.Dir, w.Run} { // ids of pods must be able to look for their files there
+		ctrdtest.Check(t, os.Chmod(dir, 0o711))
 	}
 	one := testimages.FromFiles(t, []testimages.File{{Path: "file", Content: []byte("1\n"), Mode: 0o644}}, nil)
 	more := testimages.FromFiles(t, []testimages.File{{Path: "dir", Mode: 0o755}, {Path: "dir/file", Content: []byte("2\n"), Mode: 0o600}}, nil)
 	layers, err := more.Layers()
-	check(t, err)
+	ctrdtest.Check(t, err)
 	two, err := mutate.AppendLayers(one, layers...)
-	check(t, err)
-	testimages.ArchiveOf(t, filepath.Join(w.dir, "images", "one.tar"), one, "example.com/one:1")
-	testimages.ArchiveOf(t, filepath.Join(w.dir, "images", "two.tar"), two, "example.com/two:1")
-	host := filepath.Join(w.dir, "host")
-	check(t, os.Mkdir(host, 0o755))
+	ctrdtest.Check(t, err)
+	testimages.ArchiveOf(t, filepath.Join(w.Dir, "images", "one.tar"), one, "example.com/one:1")
+	testimages.ArchiveOf(t, filepath.Join(w.Dir, "images", "two.tar"), two, "example.com/two:1")
+	host := filepath.Join(w.Dir, "host")
+	ctrdtest.Check(t, os.Mkdir(host, 0o755))
 	prepare(w)
-	old, used := w.oldRunc(t)
-	a := w.openWith(t, func(c *Config) { c.OCIRuntime, c.ShippedRuntime = old, shippedRunc(t) })
-	defer a.end(t)
+	old, used := oldRunc(t, w)
+	a := w.OpenWith(t, func(c *ctrd.Config) { c.OCIRuntime, c.ShippedRuntime = old, ctrdtest.ShippedRunc(t) })
+	defer a.End(t)
 	const script = `set -e; exec 2>&1; set -- $(cat /proc/self/uid_map); echo map $1 $3; cd /v; for f in disk mem sub host; do echo new > $f/f; done; ` +
 		`stat -L -c "%u:%g %n" disk disk/f mem mem/f sub/f host host/f config/k secret/k down/labels all/k one/file two/file two/dir/file twosub/file; ` +
 		`cat config/k secret/k all/k two/dir/file; echo x > two/x || true; dd if=/dev/zero of=mem/big bs=1M count=2 2>/dev/null || echo full`
@@ -125,7 +110,7 @@ func testVolumesInUserNamespaces(t *testing.T, prepare func(*world)) {
 		"sh: can't create two/x: Read-only file system full"
 	text := fmt.Sprintf(allVolumes, script, host)
 	manifest, documents, _ := strings.Cut(text, "---\n")
-	got := a.output(t, resolved(t, manifest, documents))
+	got := a.Output(t, resolved(t, manifest, documents))
 	if got = strings.Join(strings.Fields(got), " "); got != want {
 		t.Errorf("the pod says\n%s\nwant\n%s", got, want)
 	}
@@ -135,9 +120,9 @@ func testVolumesInUserNamespaces(t *testing.T, prepare func(*world)) {
 	if used() {
 		t.Error("the usual runtime was used for a pod that it cannot run")
 	}
-	plain := stamped(t, "plain", w.dir, true)
-	check(t, startPod(t.Context(), a, plain))
-	check(t, removePod(t.Context(), a, plain.Key()))
+	plain := ctrdtest.Stamped(t, "plain", w.Dir, true)
+	ctrdtest.Check(t, ctrdtest.StartPod(t.Context(), a, plain))
+	ctrdtest.Check(t, ctrdtest.RemovePod(t.Context(), a, plain.Key()))
 	if !used() {
 		t.Error("the usual runtime was not used for a pod that it can run")
 	}
@@ -145,12 +130,12 @@ func testVolumesInUserNamespaces(t *testing.T, prepare func(*world)) {
 
 // TestAUserNamespaceNeedsARuntime: without one the pod waits with the words of a kubelet.
 func TestAUserNamespaceNeedsARuntime(t *testing.T) {
-	w := newWorld(t)
-	old, _ := w.oldRunc(t)
-	a := w.openWith(t, func(c *Config) { c.OCIRuntime = old })
-	defer a.end(t)
-	pod := load(t, "apiVersion: v1\nkind: Pod\nmetadata: {name: alone}\nspec:\n  hostUsers: false\n  containers: [{name: c, image: "+testImage+"}]\n")
-	err := startPod(t.Context(), a, pod)
+	w := ctrdtest.NewWorld(t)
+	old, _ := oldRunc(t, w)
+	a := w.OpenWith(t, func(c *ctrd.Config) { c.OCIRuntime = old })
+	defer a.End(t)
+	pod := ctrdtest.Load(t, "apiVersion: v1\nkind: Pod\nmetadata: {name: alone}\nspec:\n  hostUsers: false\n  containers: [{name: c, image: "+ctrdtest.TestImage+"}]\n")
+	err := ctrdtest.StartPod(t.Context(), a, pod)
 	if err == nil || !strings.Contains(err.Error(), "can't set `spec.hostUsers: false`, runtime does not support user namespaces: "+old+" has no id-mapped mounts") {
 		t.Errorf("error is %v", err)
 	}

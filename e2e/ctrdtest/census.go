@@ -1,6 +1,6 @@
 //go:build e2e
 
-package ctrd
+package ctrdtest
 
 import (
 	"context"
@@ -26,19 +26,19 @@ import (
 	"monopod/runner/ctrd/trees"
 )
 
-// census counts everything that could leak.
-func (a *agent) census(t testing.TB) map[string]int {
+// Census counts everything that could leak.
+func (a *Agent) Census(t testing.TB) map[string]int {
 	t.Helper()
-	within(t, 10*time.Second, "ended shims are reaped", func() bool { return len(shims.ZombieShims()) == 0 })
-	ctx := a.ns(context.Background())
-	tasks, err := a.client.TaskService().List(ctx, &tasksapi.ListTasksRequest{})
-	check(t, err)
-	ctrs, err := a.client.ContainerService().List(ctx)
-	check(t, err)
-	sbs, err := a.client.SandboxStore().List(ctx)
-	check(t, err)
-	leases, err := a.client.LeasesService().List(ctx)
-	check(t, err)
+	Within(t, 10*time.Second, "ended shims are reaped", func() bool { return len(shims.ZombieShims()) == 0 })
+	ctx := a.NS(context.Background())
+	tasks, err := a.Client.TaskService().List(ctx, &tasksapi.ListTasksRequest{})
+	Check(t, err)
+	ctrs, err := a.Client.ContainerService().List(ctx)
+	Check(t, err)
+	sbs, err := a.Client.SandboxStore().List(ctx)
+	Check(t, err)
+	leases, err := a.Client.LeasesService().List(ctx)
+	Check(t, err)
 	// Leases with an expiration are removed by containerd.
 	leases = slices.DeleteFunc(leases, func(l corelease.Lease) bool { return l.Labels["containerd.io/gc.expire"] != "" })
 	n := map[string]int{
@@ -47,34 +47,34 @@ func (a *agent) census(t testing.TB) map[string]int {
 		"fds":        len(trees.Names("/proc/self/fd")),
 		"links":      countLinks(t),
 		"rules":      countRules(t),
-		"addresses":  countAddresses(a.cfg.Network.DataDir),
-		"shims":      countShims(a.cfg.StateDirectory),
+		"addresses":  countAddresses(a.Config.Network.DataDir),
+		"shims":      countShims(a.Config.StateDirectory),
 	}
-	check(t, a.client.SnapshotService(a.cfg.Snapshotter).Walk(ctx, func(_ context.Context, i snapshots.Info) error {
+	Check(t, a.Client.SnapshotService(a.Config.Snapshotter).Walk(ctx, func(_ context.Context, i snapshots.Info) error {
 		if i.Kind != snapshots.KindView { // a look into an image, kept by a lease with an end
 			n["snapshots"]++
 		}
 		return nil
 	}))
-	for _, d := range []string{a.cfg.RootDirectory, a.cfg.StateDirectory} {
+	for _, d := range []string{a.Config.RootDirectory, a.Config.StateDirectory} {
 		m, err := mountinfo.GetMounts(mountinfo.PrefixFilter(d))
-		check(t, err)
+		Check(t, err)
 		n["mounts"] += len(m)
 	}
 	for _, d := range []string{"ns", "shm", "logs", "exits", "runc/monopod"} {
-		n[d] = len(trees.Names(a.dirs.Path(d)))
+		n[d] = len(trees.Names(a.Dirs.Path(d)))
 	}
-	n["pod dirs"], n["log dirs"], n["log links"] = len(trees.Names(a.dirs.PodsDir())), len(trees.Names(a.cfg.PodLogsDir)), len(trees.Names(a.cfg.ContainerLogsDir))
-	n["cgroups"] = len(a.podCgroups.Cgroups.Pods())
+	n["pod dirs"], n["log dirs"], n["log links"] = len(trees.Names(a.Dirs.PodsDir())), len(trees.Names(a.Config.PodLogsDir)), len(trees.Names(a.Config.ContainerLogsDir))
+	n["cgroups"] = len(a.PodCgroups.Cgroups.Pods())
 	return n
 }
 
-// sameCensus waits until all counts are as before: sockets and goroutines close with a delay.
-func (a *agent) sameCensus(t testing.TB, before map[string]int) {
+// SameCensus waits until all counts are as before: sockets and goroutines close with a delay.
+func (a *Agent) SameCensus(t testing.TB, before map[string]int) {
 	t.Helper()
 	var diff string
-	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
-		now := a.census(t)
+	for deadline := time.Now().Add(Patience); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
+		now := a.Census(t)
 		for k := range now {
 			if _, ok := before[k]; !ok {
 				delete(now, k)
@@ -96,7 +96,7 @@ func (a *agent) sameCensus(t testing.TB, before map[string]int) {
 func countLinks(t testing.TB) int {
 	t.Helper()
 	l, err := netlink.LinkList()
-	check(t, err)
+	Check(t, err)
 	return len(l)
 }
 
@@ -105,7 +105,7 @@ func countRules(t testing.TB) int {
 	n := 0
 	for _, args := range [][]string{{"iptables", "-t", "nat", "-S"}, {"iptables", "-S"}, {"nft", "-s", "list", "ruleset"}} {
 		out, err := exec.Command(args[0], args[1:]...).Output()
-		check(t, err)
+		Check(t, err)
 		n += strings.Count(string(out), "\n")
 	}
 	return n

@@ -1,6 +1,6 @@
 //go:build e2e
 
-package ctrd
+package process_test
 
 import (
 	"bytes"
@@ -22,6 +22,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
 
+	"monopod/e2e/ctrdtest"
 	"monopod/internal/streams"
 	"monopod/manifests"
 	"monopod/runner"
@@ -49,13 +50,13 @@ func (l *live) String() string {
 
 func (l *live) has(t testing.TB, text string) {
 	t.Helper()
-	within(t, 20*time.Second, fmt.Sprintf("the output has %q", text), func() bool { return strings.Contains(l.String(), text) })
+	ctrdtest.Within(t, 20*time.Second, fmt.Sprintf("the output has %q", text), func() bool { return strings.Contains(l.String(), text) })
 }
 
 // shell runs a script in the pod's only container with streams of its own.
-func (a *agent) shell(ctx context.Context, t testing.TB, key manifests.Key, script string, s streams.Streams) (int, error) {
+func shell(ctx context.Context, t testing.TB, a *ctrdtest.Agent, key manifests.Key, script string, s streams.Streams) (int, error) {
 	t.Helper()
-	return a.processes.Stream(ctx, key, a.state(t, key).Containers[0].ID, []string{"sh", "-c", script}, s)
+	return a.Processes.Stream(ctx, key, a.State(t, key).Containers[0].ID, []string{"sh", "-c", script}, s)
 }
 
 const sleeper = `
@@ -66,26 +67,26 @@ spec:
   %s
   terminationGracePeriodSeconds: 0
   containers:
-  - {name: c, image: ` + testImage + `, command: [sh, -c, "trap exit TERM; while :; do sleep 1000 & wait; done"]}
+  - {name: c, image: ` + ctrdtest.TestImage + `, command: [sh, -c, "trap exit TERM; while :; do sleep 1000 & wait; done"]}
 `
 
 // TestStreams has one agent for all that a command with streams of its own does.
 func TestStreams(t *testing.T) {
-	w := newWorld(t)
-	w.runtime = shippedRunc(t)
-	for _, dir := range []string{w.dir, w.run} { // for the pod with ids of its own
-		check(t, os.Chmod(dir, 0o711))
+	w := ctrdtest.NewWorld(t)
+	w.Runtime = ctrdtest.ShippedRunc(t)
+	for _, dir := range []string{w.Dir, w.Run} { // for the pod with ids of its own
+		ctrdtest.Check(t, os.Chmod(dir, 0o711))
 	}
-	a := w.open(t)
-	defer func() { a.end(t) }()
+	a := w.Open(t)
+	defer func() { a.End(t) }()
 	pods := map[string]*manifests.Pod{}
 	for name, fields := range map[string]string{"plain": "hostNetwork: true", "mapped": "hostUsers: false", "shared": "shareProcessNamespace: true"} {
-		pods[name] = load(t, fmt.Sprintf(sleeper, name, fields))
-		check(t, startPod(t.Context(), a, pods[name]))
+		pods[name] = ctrdtest.Load(t, fmt.Sprintf(sleeper, name, fields))
+		ctrdtest.Check(t, ctrdtest.StartPod(t.Context(), a, pods[name]))
 	}
 	key := pods["plain"].Key()
-	before := a.census(t)
-	for name, test := range map[string]func(*testing.T, *agent, manifests.Key){
+	before := a.Census(t)
+	for name, test := range map[string]func(*testing.T, *ctrdtest.Agent, manifests.Key){
 		"streams": testStreamsApart, "big": testMuchData, "terminal": testTerminal, "background": testBackground, "canceled": testCanceled,
 		"unread": testUnreadInput, "missing": testMissingCommand,
 	} {
@@ -97,25 +98,25 @@ func TestStreams(t *testing.T) {
 		}
 	})
 	t.Run("many", func(t *testing.T) { testManyAtOnce(t, a, key) })
-	within(t, 20*time.Second, "no FIFO is left", func() bool { return len(trees.Names(a.dirs.Path("exec"))) == 0 })
-	a.sameCensus(t, before)
+	ctrdtest.Within(t, 20*time.Second, "no FIFO is left", func() bool { return len(trees.Names(a.Dirs.Path("exec"))) == 0 })
+	a.SameCensus(t, before)
 	t.Run("dial", func(t *testing.T) { testDial(t, a, pods["plain"].Key(), pods["mapped"].Key()) })
 	t.Run("restart", func(t *testing.T) { testSessionOfAnEarlierAgent(t, w, a, key) })
 	t.Run("end of the container", func(t *testing.T) { testContainerEnds(t, a, pods["shared"].Key()) })
 	for _, p := range pods {
-		check(t, removePod(context.WithoutCancel(t.Context()), a, p.Key()))
+		ctrdtest.Check(t, ctrdtest.RemovePod(context.WithoutCancel(t.Context()), a, p.Key()))
 	}
 }
 
-func testStreamsApart(t *testing.T, a *agent, key manifests.Key) {
+func testStreamsApart(t *testing.T, a *ctrdtest.Agent, key manifests.Key) {
 	var out, errs live
-	code, err := a.shell(t.Context(), t, key, `read a; read b; echo "out $a"; echo "error $b" >&2; cat; exit 7`, streams.Streams{
+	code, err := shell(t.Context(), t, a, key, `read a; read b; echo "out $a"; echo "error $b" >&2; cat; exit 7`, streams.Streams{
 		Stdin: strings.NewReader("first\nsecond\nrest"), Stdout: &out, Stderr: &errs,
 	})
 	if code != 7 || err != nil || out.String() != "out first\nrest" || errs.String() != "error second\n" {
 		t.Errorf("%d, %v, %q, %q", code, err, out.String(), errs.String())
 	}
-	code, err = a.shell(t.Context(), t, key, "cat; kill -9 $$", streams.Streams{})
+	code, err = shell(t.Context(), t, a, key, "cat; kill -9 $$", streams.Streams{})
 	if code != process.ExitKilled || err != nil {
 		t.Errorf("without streams: %d, %v", code, err)
 	}
@@ -133,26 +134,26 @@ func (s slow) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-func testMuchData(t *testing.T, a *agent, key manifests.Key) {
+func testMuchData(t *testing.T, a *ctrdtest.Agent, key manifests.Key) {
 	data := make([]byte, 4<<20)
 	for i := range data {
 		data[i] = byte(rand.N(256))
 	}
 	sum := sha256.New()
-	code, err := a.shell(t.Context(), t, key, "cat", streams.Streams{Stdin: bytes.NewReader(data), Stdout: slow{sum}})
+	code, err := shell(t.Context(), t, a, key, "cat", streams.Streams{Stdin: bytes.NewReader(data), Stdout: slow{sum}})
 	if want := sha256.Sum256(data); code != 0 || err != nil || !bytes.Equal(sum.Sum(nil), want[:]) {
 		t.Errorf("%d, %v: what came back is not what was sent", code, err)
 	}
 }
 
-func testTerminal(t *testing.T, a *agent, key manifests.Key) {
+func testTerminal(t *testing.T, a *ctrdtest.Agent, key manifests.Key) {
 	sizes := make(chan streams.Size, 1)
 	sizes <- streams.Size{Width: 100, Height: 30}
 	in, typed := io.Pipe()
 	var out live
 	done := make(chan error, 1)
 	go func() {
-		code, err := a.shell(t.Context(), t, key, `tty; echo "$TERM"; while read x; do echo "got $x, size $(stty size)"; done; exit 3`, streams.Streams{
+		code, err := shell(t.Context(), t, a, key, `tty; echo "$TERM"; while read x; do echo "got $x, size $(stty size)"; done; exit 3`, streams.Streams{
 			Stdin: in, Stdout: &out, TTY: true, Resize: sizes,
 		})
 		_ = in.Close()
@@ -163,9 +164,9 @@ func testTerminal(t *testing.T, a *agent, key manifests.Key) {
 	}()
 	out.has(t, "/dev/pts/0\r\nxterm\r\n")
 	sized := func(size string) {
-		within(t, 20*time.Second, "the terminal has its size", func() bool {
+		ctrdtest.Within(t, 20*time.Second, "the terminal has its size", func() bool {
 			_, err := io.WriteString(typed, "x\n")
-			check(t, err)
+			ctrdtest.Check(t, err)
 			return strings.Contains(out.String(), "got x, size "+size)
 		})
 	}
@@ -173,23 +174,23 @@ func testTerminal(t *testing.T, a *agent, key manifests.Key) {
 	sizes <- streams.Size{Width: 50, Height: 10}
 	sized("10 50")
 	_, err := io.WriteString(typed, "\x04") // end of input
-	check(t, err)
-	check(t, <-done)
+	ctrdtest.Check(t, err)
+	ctrdtest.Check(t, <-done)
 }
 
 // testBackground: what a command leaves behind does not hold it up for long, nor ends with it.
-func testBackground(t *testing.T, a *agent, key manifests.Key) {
+func testBackground(t *testing.T, a *ctrdtest.Agent, key manifests.Key) {
 	var out live
 	began, long := time.Now(), strconv.Itoa(100_000+os.Getpid()) // that of another run on this machine is not it
-	code, err := a.shell(t.Context(), t, key, "sleep "+long+" & echo started", streams.Streams{Stdout: &out})
-	if code != 0 || err != nil || out.String() != "started\n" || time.Since(began) < process.StreamQuiet || time.Since(began) > 2*process.StreamQuiet+patience {
+	code, err := shell(t.Context(), t, a, key, "sleep "+long+" & echo started", streams.Streams{Stdout: &out})
+	if code != 0 || err != nil || out.String() != "started\n" || time.Since(began) < process.StreamQuiet || time.Since(began) > 2*process.StreamQuiet+ctrdtest.Patience {
 		t.Errorf("%d, %v, %q after %s", code, err, out.String(), time.Since(began))
 	}
 	left := running("sleep", long)
 	if len(left) != 1 {
 		t.Fatalf("what was left in the background: %v", left)
 	}
-	check(t, unix.Kill(left[0], unix.SIGKILL))
+	ctrdtest.Check(t, unix.Kill(left[0], unix.SIGKILL))
 }
 
 // running returns the processes with a command line.
@@ -206,13 +207,13 @@ func running(args ...string) []int {
 }
 
 // testCanceled: with who asked for it goes all that belongs to a command.
-func testCanceled(t *testing.T, a *agent, key manifests.Key) {
+func testCanceled(t *testing.T, a *ctrdtest.Agent, key manifests.Key) {
 	for _, tty := range []bool{false, true} {
 		ctx, cancel := context.WithCancel(t.Context())
 		var out live
 		done := make(chan error, 1)
 		go func() {
-			_, err := a.shell(ctx, t, key, "trap '' HUP; set -m; sleep 5432 & sleep 5432 & echo ready; wait", streams.Streams{Stdout: &out, TTY: tty})
+			_, err := shell(ctx, t, a, key, "trap '' HUP; set -m; sleep 5432 & sleep 5432 & echo ready; wait", streams.Streams{Stdout: &out, TTY: tty})
 			done <- err
 		}()
 		out.has(t, "ready")
@@ -220,10 +221,10 @@ func testCanceled(t *testing.T, a *agent, key manifests.Key) {
 		if err := <-done; !errors.Is(err, context.Canceled) {
 			t.Errorf("terminal %t: %v", tty, err)
 		}
-		within(t, 10*time.Second, "none of its processes is left", func() bool { return len(running("sleep", "5432")) == 0 })
+		ctrdtest.Within(t, 10*time.Second, "none of its processes is left", func() bool { return len(running("sleep", "5432")) == 0 })
 	}
 	// The same if the client does not read the output.
-	_, err := a.shell(t.Context(), t, key, "yes", streams.Streams{Stdout: broken{}})
+	_, err := shell(t.Context(), t, a, key, "yes", streams.Streams{Stdout: broken{}})
 	if !errors.Is(err, process.ErrGone) {
 		t.Errorf("nobody takes its output: %v", err)
 	}
@@ -234,48 +235,48 @@ type broken struct{}
 func (broken) Write([]byte) (int, error) { return 0, io.ErrClosedPipe }
 
 // testUnreadInput: a command need not read what it is sent.
-func testUnreadInput(t *testing.T, a *agent, key manifests.Key) {
+func testUnreadInput(t *testing.T, a *ctrdtest.Agent, key manifests.Key) {
 	var out live
 	in, sent := io.Pipe()
 	go func() {
 		for _, err := sent.Write(make([]byte, 1<<16)); err == nil; _, err = sent.Write(make([]byte, 1<<16)) {
 		}
 	}()
-	code, err := a.shell(t.Context(), t, key, "echo no", streams.Streams{Stdin: in, Stdout: &out})
+	code, err := shell(t.Context(), t, a, key, "echo no", streams.Streams{Stdin: in, Stdout: &out})
 	if code != 0 || err != nil || out.String() != "no\n" {
 		t.Errorf("%d, %v, %q", code, err, out.String())
 	}
-	check(t, in.Close())
+	ctrdtest.Check(t, in.Close())
 }
 
-func testMissingCommand(t *testing.T, a *agent, key manifests.Key) {
-	id := a.state(t, key).Containers[0].ID
+func testMissingCommand(t *testing.T, a *ctrdtest.Agent, key manifests.Key) {
+	id := a.State(t, key).Containers[0].ID
 	for _, tty := range []bool{false, true} {
-		_, err := a.processes.Stream(t.Context(), key, id, []string{"/no/such"}, streams.Streams{Stdin: strings.NewReader("x"), TTY: tty})
+		_, err := a.Processes.Stream(t.Context(), key, id, []string{"/no/such"}, streams.Streams{Stdin: strings.NewReader("x"), TTY: tty})
 		if err == nil || !strings.Contains(err.Error(), "no such file or directory") {
 			t.Errorf("terminal %t: %v", tty, err)
 		}
 	}
 }
 
-func testManyAtOnce(t *testing.T, a *agent, key manifests.Key) {
+func testManyAtOnce(t *testing.T, a *ctrdtest.Agent, key manifests.Key) {
 	var g errgroup.Group
 	for i := range 50 {
 		g.Go(func() error {
 			var out live
-			code, err := a.shell(t.Context(), t, key, "cat; exit 5", streams.Streams{Stdin: strings.NewReader(fmt.Sprint(i)), Stdout: &out, TTY: false})
+			code, err := shell(t.Context(), t, a, key, "cat; exit 5", streams.Streams{Stdin: strings.NewReader(fmt.Sprint(i)), Stdout: &out, TTY: false})
 			if err == nil && (code != 5 || out.String() != fmt.Sprint(i)) {
 				err = fmt.Errorf("command %d: %d, %q", i, code, out.String())
 			}
 			return err
 		})
 	}
-	check(t, g.Wait())
+	ctrdtest.Check(t, g.Wait())
 }
 
-func testDial(t *testing.T, a *agent, host, inside manifests.Key) {
+func testDial(t *testing.T, a *ctrdtest.Agent, host, inside manifests.Key) {
 	ln, err := net.Listen("tcp6", "[::1]:0")
-	check(t, err)
+	ctrdtest.Check(t, err)
 	defer ln.Close()
 	go func() {
 		for {
@@ -289,16 +290,16 @@ func testDial(t *testing.T, a *agent, host, inside manifests.Key) {
 		}
 	}()
 	talk := func(key manifests.Key, port int) string {
-		c, err := a.processes.Dial(t.Context(), key, port)
+		c, err := a.Processes.Dial(t.Context(), key, port)
 		if err != nil {
 			return err.Error()
 		}
 		defer c.Close()
 		_, err = c.Write([]byte("hello"))
-		check(t, err)
-		check(t, c.(*net.TCPConn).CloseWrite())
+		ctrdtest.Check(t, err)
+		ctrdtest.Check(t, c.(*net.TCPConn).CloseWrite())
 		b, err := io.ReadAll(c)
-		check(t, err)
+		ctrdtest.Check(t, err)
 		return string(b)
 	}
 	if got := talk(host, ln.Addr().(*net.TCPAddr).Port); got != "host hello" {
@@ -311,11 +312,11 @@ func testDial(t *testing.T, a *agent, host, inside manifests.Key) {
 		ctx, cancel := context.WithCancel(t.Context())
 		served := make(chan error, 1)
 		go func() {
-			_, err := a.shell(ctx, t, inside, "exec httpd -f -h /etc -p "+address+":8080", streams.Streams{})
+			_, err := shell(ctx, t, a, inside, "exec httpd -f -h /etc -p "+address+":8080", streams.Streams{})
 			served <- err
 		}()
-		within(t, 20*time.Second, "the pod answers", func() bool {
-			c, err := a.processes.Dial(t.Context(), inside, 8080)
+		ctrdtest.Within(t, 20*time.Second, "the pod answers", func() bool {
+			c, err := a.Processes.Dial(t.Context(), inside, 8080)
 			if err != nil {
 				return false
 			}
@@ -332,102 +333,102 @@ func testDial(t *testing.T, a *agent, host, inside manifests.Key) {
 }
 
 // testSessionOfAnEarlierAgent has a session whose client is gone; the container is not affected.
-func testSessionOfAnEarlierAgent(t *testing.T, w *world, a *agent, key manifests.Key) {
-	rec := a.index.OfPod(key)[0]
-	c, err := a.processes.StartSession(a.ns(t.Context()), rec, []string{"sh", "-c", "trap '' HUP; sleep 6543 & yes"}, streams.Streams{Stdin: strings.NewReader("")})
-	check(t, err)
+func testSessionOfAnEarlierAgent(t *testing.T, w *ctrdtest.World, a *ctrdtest.Agent, key manifests.Key) {
+	rec := a.Index.OfPod(key)[0]
+	c, err := a.Processes.StartSession(a.NS(t.Context()), rec, []string{"sh", "-c", "trap '' HUP; sleep 6543 & yes"}, streams.Streams{Stdin: strings.NewReader("")})
+	ctrdtest.Check(t, err)
 	c.CloseOutputs() // as the end of the agent does
-	a.stop(t)
-	*a = *w.open(t)
-	within(t, 20*time.Second, "the command has ended", func() bool { return !alive(uint32(c.Pid)) })
-	within(t, 20*time.Second, "its FIFOs are gone", func() bool { return len(trees.Names(a.dirs.Path("exec"))) == 0 })
-	within(t, 10*time.Second, "none of its processes is left", func() bool { return len(running("sleep", "6543")) == 0 })
-	if st := a.state(t, key).Containers[0]; st.ID != rec.ID || st.State != runner.ContainerRunning {
+	a.Stop(t)
+	*a = *w.Open(t)
+	ctrdtest.Within(t, 20*time.Second, "the command has ended", func() bool { return !ctrdtest.Alive(uint32(c.Pid)) })
+	ctrdtest.Within(t, 20*time.Second, "its FIFOs are gone", func() bool { return len(trees.Names(a.Dirs.Path("exec"))) == 0 })
+	ctrdtest.Within(t, 10*time.Second, "none of its processes is left", func() bool { return len(running("sleep", "6543")) == 0 })
+	if st := a.State(t, key).Containers[0]; st.ID != rec.ID || st.State != runner.ContainerRunning {
 		t.Errorf("the container is %v", st)
 	}
 }
 
-func testContainerEnds(t *testing.T, a *agent, key manifests.Key) {
+func testContainerEnds(t *testing.T, a *ctrdtest.Agent, key manifests.Key) {
 	var out live
 	done := make(chan error, 1)
 	go func() {
-		code, err := a.shell(t.Context(), t, key, "echo ready; sleep 1000", streams.Streams{Stdout: &out})
+		code, err := shell(t.Context(), t, a, key, "echo ready; sleep 1000", streams.Streams{Stdout: &out})
 		if err == nil && code != process.ExitKilled {
 			err = fmt.Errorf("exit code %d", code)
 		}
 		done <- err
 	}()
 	out.has(t, "ready")
-	c := a.state(t, key).Containers[0]
-	check(t, a.Apply(t.Context(), key, nil, runner.Action{Kind: runner.KillContainer, Container: "c", ContainerID: c.ID}))
-	check(t, <-done)
+	c := a.State(t, key).Containers[0]
+	ctrdtest.Check(t, a.Apply(t.Context(), key, nil, runner.Action{Kind: runner.KillContainer, Container: "c", ContainerID: c.ID}))
+	ctrdtest.Check(t, <-done)
 }
 
 // TestAttachments has one agent for all that can be done with the streams of a container's own process.
 func TestAttachments(t *testing.T) {
-	w := newWorld(t)
-	a := w.open(t)
-	defer func() { a.end(t) }()
+	w := ctrdtest.NewWorld(t)
+	a := w.Open(t)
+	defer func() { a.End(t) }()
 	attach := func(pod *manifests.Pod, s streams.Streams) chan error {
 		done := make(chan error, 1)
-		id := a.state(t, pod.Key()).Containers[0].ID
-		go func() { done <- a.processes.Attach(t.Context(), pod.Key(), id, s) }()
+		id := a.State(t, pod.Key()).Containers[0].ID
+		go func() { done <- a.Processes.Attach(t.Context(), pod.Key(), id, s) }()
 		return done
 	}
 	t.Run("once", func(t *testing.T) {
 		pod := inputPod(t, "once", "stdin: true, stdinOnce: true", `while read line; do echo "read $line"; echo "error $line" >&2; done; echo "end of input"`)
-		check(t, startPod(t.Context(), a, pod))
+		ctrdtest.Check(t, ctrdtest.StartPod(t.Context(), a, pod))
 		in, typed := io.Pipe()
 		var out, errs, other live
 		first, second := attach(pod, streams.Streams{Stdin: in, Stdout: &out, Stderr: &errs}), attach(pod, streams.Streams{Stdout: &other})
 		_, err := io.WriteString(typed, "one\n")
-		check(t, err)
+		ctrdtest.Check(t, err)
 		out.has(t, "read one\n")
 		errs.has(t, "error one\n")
-		check(t, typed.Close())
-		a.says(t, pod.Key(), "end of input") // the log has it as well
-		c := a.exit(t, pod.Key())
-		check(t, a.Apply(t.Context(), pod.Key(), nil, runner.Action{Kind: runner.FinishContainer, Container: "c", ContainerID: c.ID, Exit: c.Exit}))
-		check(t, <-first)
-		check(t, <-second)
+		ctrdtest.Check(t, typed.Close())
+		a.Says(t, pod.Key(), "end of input") // the log has it as well
+		c := a.Exit(t, pod.Key())
+		ctrdtest.Check(t, a.Apply(t.Context(), pod.Key(), nil, runner.Action{Kind: runner.FinishContainer, Container: "c", ContainerID: c.ID, Exit: c.Exit}))
+		ctrdtest.Check(t, <-first)
+		ctrdtest.Check(t, <-second)
 		if !strings.HasSuffix(out.String(), "end of input\n") || !strings.HasSuffix(other.String(), "end of input\n") || strings.Contains(out.String(), "error") {
 			t.Errorf("%q, %q", out.String(), other.String())
 		}
-		check(t, removePod(t.Context(), a, pod.Key()))
+		ctrdtest.Check(t, ctrdtest.RemovePod(t.Context(), a, pod.Key()))
 	})
 	t.Run("terminal", func(t *testing.T) {
 		pod := inputPod(t, "terminal", "stdin: true, tty: true", `while read line; do echo "read $line, $(stty size)"; done`)
-		check(t, startPod(t.Context(), a, pod))
+		ctrdtest.Check(t, ctrdtest.StartPod(t.Context(), a, pod))
 		for i := range 2 { // leaving ends nothing
 			in, typed := io.Pipe()
 			var out live
 			sizes := make(chan streams.Size, 1)
 			sizes <- streams.Size{Width: 90, Height: uint16(20 + i)}
 			done := attach(pod, streams.Streams{Stdin: in, Stdout: &out, TTY: true, Resize: sizes})
-			within(t, 20*time.Second, "the terminal has its size", func() bool {
+			ctrdtest.Within(t, 20*time.Second, "the terminal has its size", func() bool {
 				_, err := io.WriteString(typed, "x\n")
 				return err == nil && strings.Contains(out.String(), fmt.Sprintf("read x, %d 90", 20+i))
 			})
-			check(t, typed.Close())
-			check(t, <-done)
+			ctrdtest.Check(t, typed.Close())
+			ctrdtest.Check(t, <-done)
 		}
-		check(t, removePod(t.Context(), a, pod.Key()))
+		ctrdtest.Check(t, ctrdtest.RemovePod(t.Context(), a, pod.Key()))
 	})
 	t.Run("a slow reader", func(t *testing.T) {
 		pod := inputPod(t, "slow", "stdin: false", `for i in $(seq 200000); do echo "line $i of many"; done; exec sleep 1000`)
-		check(t, startPod(t.Context(), a, pod))
+		ctrdtest.Check(t, ctrdtest.StartPod(t.Context(), a, pod))
 		stuck, unstick := io.Pipe()
 		done := attach(pod, streams.Streams{Stdout: unstick})
-		a.says(t, pod.Key(), "line 200000 of many") // nothing waits for it
+		a.Says(t, pod.Key(), "line 200000 of many") // nothing waits for it
 		go func() { _, _ = io.Copy(io.Discard, stuck) }()
 		if err := <-done; err == nil || !strings.Contains(err.Error(), "the log has all of it") {
 			t.Errorf("a reader that takes nothing: %v", err)
 		}
-		check(t, unstick.Close())
-		check(t, removePod(t.Context(), a, pod.Key()))
+		ctrdtest.Check(t, unstick.Close())
+		ctrdtest.Check(t, ctrdtest.RemovePod(t.Context(), a, pod.Key()))
 	})
-	a.idle(t)
-	if left := trees.Names(a.dirs.Path("logs")); len(left) > 0 {
+	a.Idle(t)
+	if left := trees.Names(a.Dirs.Path("logs")); len(left) > 0 {
 		t.Errorf("left: %v", left)
 	}
 }

@@ -1,18 +1,21 @@
 //go:build e2e
 
-package ctrd
+package ctrdtest
 
 import (
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"syscall"
+	"testing"
 
 	"github.com/vishvananda/netlink"
 	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
 
+	"monopod/internal/signals"
 	"monopod/runner/ctrd/embed/embedtest"
 )
 
@@ -21,20 +24,29 @@ const (
 	// envHost marks the process that plays the host: it has network and mount namespaces of its own, so that
 	// bridges, firewall rules and mounts of the real host are never touched.
 	envHost = "CTRD_TEST_HOST"
-	// envAgent names a directory whose agent the process is; see agent_e2e_test.go.
-	envAgent = "CTRD_TEST_AGENT"
-	// envPrograms is the directory with shim and CNI plugins.
-	envPrograms = "CTRD_TEST_PROGRAMS"
+	// EnvAgent names a directory whose agent the process is; see agentMain in runner/ctrd.
+	EnvAgent = "CTRD_TEST_AGENT"
+	// EnvPrograms is the directory with shim and CNI plugins.
+	EnvPrograms = "CTRD_TEST_PROGRAMS"
 )
 
-// childMain returns true when the tests ran in a child.
-func childMain() bool {
+// Main is the TestMain of a package with tests that use a World. agent is the entry of a process that has a path in EnvAgent, with
+// that path; a package that starts none passes nil.
+func Main(m *testing.M, agent func(path string)) {
+	if !ranInChild(agent) {
+		signals.Adopt() // what tests start must not inherit them
+		goleak.VerifyTestMain(m, leakOptions()...)
+	}
+}
+
+// ranInChild returns true when the tests ran in a child.
+func ranInChild(agent func(path string)) bool {
 	switch {
 	case os.Geteuid() != 0:
 		fmt.Println("skipped: needs root")
 		return true
-	case os.Getenv(envAgent) != "":
-		agentMain(os.Getenv(envAgent))
+	case os.Getenv(EnvAgent) != "":
+		agent(os.Getenv(EnvAgent))
 		return true
 	case os.Getenv(envHost) != "":
 		if err := becomeHost(); err != nil {
@@ -48,13 +60,11 @@ func childMain() bool {
 		fmt.Println("cannot build what the tests need:", err)
 		os.Exit(1)
 	}
-	defer func() { _ = os.RemoveAll(programs) }()
 	cmd := exec.Command("/proc/self/exe", os.Args[1:]...)
-	cmd.Env = append(os.Environ(), envHost+"=1", envPrograms+"="+programs)
+	cmd.Env = append(os.Environ(), envHost+"=1", EnvPrograms+"="+programs)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET | syscall.CLONE_NEWNS}
 	if err := cmd.Run(); err != nil {
-		_ = os.RemoveAll(programs)
 		fmt.Println(err)
 		os.Exit(1)
 	}
@@ -72,14 +82,15 @@ func becomeHost() error {
 	return netlink.LinkSetUp(lo)
 }
 
-// buildPrograms builds the shim and the CNI plugins into a new directory.
+// buildPrograms builds the shim and the CNI plugins into a directory that all test programs share: what is up to date is not built again.
 func buildPrograms() (string, error) {
-	root, err := filepath.Abs("../..")
+	mod, err := exec.Command("go", "env", "GOMOD").Output()
 	if err != nil {
 		return "", err
 	}
-	dir, err := os.MkdirTemp("", "mp-programs-")
-	if err != nil {
+	root := filepath.Dir(strings.TrimSpace(string(mod)))
+	dir := filepath.Join(root, ".cache", "ctrdtest")
+	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return "", err
 	}
 	build := func(args ...string) error {

@@ -1,6 +1,6 @@
 //go:build e2e
 
-package ctrd
+package remote_test
 
 import (
 	"errors"
@@ -16,6 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"monopod/e2e/ctrdtest"
 	"monopod/manifests"
 	"monopod/runner/ctrd/remote"
 )
@@ -26,8 +27,8 @@ func program(t *testing.T, name, script string) (dir string) {
 	t.Helper()
 	dir = t.TempDir()
 	text := "#!/bin/sh\nDIR=" + dir + "\necho \"$@\" >> $DIR/log\n" + script
-	check(t, os.MkdirAll(filepath.Join(dir, "bin"), 0o755))
-	check(t, os.WriteFile(filepath.Join(dir, "bin", name), []byte(text), 0o755))
+	ctrdtest.Check(t, os.MkdirAll(filepath.Join(dir, "bin"), 0o755))
+	ctrdtest.Check(t, os.WriteFile(filepath.Join(dir, "bin", name), []byte(text), 0o755))
 	t.Setenv("PATH", filepath.Join(dir, "bin")+":"+os.Getenv("PATH"))
 	return dir
 }
@@ -60,37 +61,37 @@ exec mount --bind $ro $DIR/exports${1##*:} $2
 `
 
 func nfsPod(name, script, source string) string {
-	return claimPod(name, script, onData, "[{name: d, nfs: {server: nas, "+source+"}}]")
+	return ctrdtest.ClaimPod(name, script, ctrdtest.OnData, "[{name: d, nfs: {server: nas, "+source+"}}]")
 }
 
 // TestNFS checks that an export is mounted once for a pod, across restarts of its containers and the agent, and unmounted with it.
 func TestNFS(t *testing.T) {
-	w := newWorld(t)
+	w := ctrdtest.NewWorld(t)
 	dir := program(t, "mount.nfs", fakeNFS)
 	export := filepath.Join(dir, "exports", "srv")
-	check(t, os.MkdirAll(export, 0o777))
-	check(t, os.WriteFile(filepath.Join(dir, "deny"), nil, 0o600))
-	s := w.stage(t)
-	defer func() { s.close() }()
+	ctrdtest.Check(t, os.MkdirAll(export, 0o777))
+	ctrdtest.Check(t, os.WriteFile(filepath.Join(dir, "deny"), nil, 0o600))
+	s := w.Stage(t)
+	defer func() { s.Close() }()
 	docs := []string{
 		nfsPod("a", "echo x >> /data/n; echo lines $(wc -l < /data/n)", "path: /srv"),
 		nfsPod("ro", "touch /data/new; echo end", "path: /srv, readOnly: true"),
-		volumeYAML("share", "1Gi", "storageClassName: nas, mountOptions: [nfsvers=4.1, hard], nfs: {server: 'fd00::1', path: /srv}"),
-		claim("share", ", storageClassName: nas"),
-		claimPod("c", "ls -d /data; echo end", "volumeMounts: [{name: d, mountPath: /data}, {name: d, mountPath: /sub, subPath: sub/dir}]",
+		ctrdtest.VolumeYAML("share", "1Gi", "storageClassName: nas, mountOptions: [nfsvers=4.1, hard], nfs: {server: 'fd00::1', path: /srv}"),
+		ctrdtest.Claim("share", ", storageClassName: nas"),
+		ctrdtest.ClaimPod("c", "ls -d /data; echo end", "volumeMounts: [{name: d, mountPath: /data}, {name: d, mountPath: /sub, subPath: sub/dir}]",
 			"[{name: d, persistentVolumeClaim: {claimName: share, readOnly: false}}]"),
 	}
-	s.play(docs...)
-	s.waits("a", "mount.nfs: exit status 32: mount.nfs: access denied by server")
-	check(t, os.Remove(filepath.Join(dir, "deny")))
-	s.waitOutput("a", "lines 1")
-	s.waitOutput("ro", "touch: /data/new: Read-only file system\nend")
-	s.waitOutput("c", "/data\nend")
+	s.Play(docs...)
+	s.Waits("a", "mount.nfs: exit status 32: mount.nfs: access denied by server")
+	ctrdtest.Check(t, os.Remove(filepath.Join(dir, "deny")))
+	s.WaitOutput("a", "lines 1")
+	s.WaitOutput("ro", "touch: /data/new: Read-only file system\nend")
+	s.WaitOutput("c", "/data\nend")
 	if _, err := os.Stat(filepath.Join(export, "sub", "dir")); err != nil {
 		t.Error(err)
 	}
 	target := func(name string) string {
-		return filepath.Join(s.dirs.PodDir(s.index.Sandbox(manifests.Key{Namespace: "default", Name: name}).Meta.UID), "volumes", "kubernetes.io~nfs", "d")
+		return filepath.Join(s.Dirs.PodDir(s.Index.Sandbox(manifests.Key{Namespace: "default", Name: name}).Meta.UID), "volumes", "kubernetes.io~nfs", "d")
 	}
 	for name, want := range map[string]string{"a": "nas:/srv " + target("a"), "ro": "nas:/srv " + target("ro") + " -o ro", "c": "[fd00::1]:/srv " + target("c") + " -o nfsvers=4.1,hard"} {
 		if got := calls(t, dir, target(name)); len(got) == 0 || got[len(got)-1] != want {
@@ -98,18 +99,18 @@ func TestNFS(t *testing.T) {
 		}
 	}
 	before := len(calls(t, dir, ""))
-	s = w.again(s, func() {})
-	s.play(docs...)
-	check(t, syscall.Kill(int(s.pid("a")), syscall.SIGKILL))
-	s.waitOutput("a", "lines 2")
+	s = w.Again(s, func() {})
+	s.Play(docs...)
+	ctrdtest.Check(t, syscall.Kill(int(s.PIDOf("a")), syscall.SIGKILL))
+	s.WaitOutput("a", "lines 2")
 	if now := len(calls(t, dir, "")); now != before {
 		t.Errorf("mounted again: %q", calls(t, dir, ""))
 	}
-	s.clear()
-	if mounts := read(t, "/proc/self/mountinfo"); strings.Contains(mounts, "kubernetes.io~nfs") {
+	s.Clear()
+	if mounts := ctrdtest.Read(t, "/proc/self/mountinfo"); strings.Contains(mounts, "kubernetes.io~nfs") {
 		t.Errorf("still mounted: %s", mounts)
 	}
-	if got := read(t, filepath.Join(export, "n")); got != "x\nx\n" {
+	if got := ctrdtest.Read(t, filepath.Join(export, "n")); got != "x\nx\n" {
 		t.Errorf("the export holds %q", got)
 	}
 }
@@ -117,32 +118,32 @@ func TestNFS(t *testing.T) {
 // TestAHangingServerIsNobodyElsesTrouble has more pods waiting for a server than may start in parallel; other pods start, and the
 // waiting ones can be removed.
 func TestAHangingServerIsNobodyElsesTrouble(t *testing.T) {
-	w := newWorld(t)
+	w := ctrdtest.NewWorld(t)
 	dir := program(t, "mount.nfs", fakeNFS)
-	check(t, os.MkdirAll(filepath.Join(dir, "exports", "srv"), 0o777))
+	ctrdtest.Check(t, os.MkdirAll(filepath.Join(dir, "exports", "srv"), 0o777))
 	hang := filepath.Join(dir, "hang")
-	check(t, os.WriteFile(hang, nil, 0o600))
-	s := w.stage(t)
-	defer func() { s.close() }()
+	ctrdtest.Check(t, os.WriteFile(hang, nil, 0o600))
+	s := w.Stage(t)
+	defer func() { s.Close() }()
 	var docs []string
 	for i := range 6 {
 		docs = append(docs, nfsPod(fmt.Sprintf("n%d", i), "echo ready", "path: /srv"))
 	}
-	s.play(docs...)
+	s.Play(docs...)
 	for i := range 6 {
-		s.waits(fmt.Sprintf("n%d", i), "mount nas:/srv: no answer after")
+		s.Waits(fmt.Sprintf("n%d", i), "mount nas:/srv: no answer after")
 	}
 	began := time.Now()
-	s.play(append(docs, claimPod("plain", "echo ready", "env: []", "[]"))...)
-	s.waitOutput("plain", "ready")
+	s.Play(append(docs, ctrdtest.ClaimPod("plain", "echo ready", "env: []", "[]"))...)
+	s.WaitOutput("plain", "ready")
 	if took := time.Since(began); took > 20*time.Second {
 		t.Errorf("a pod that has nothing to do with it took %s to start", took)
 	}
-	check(t, os.Remove(hang))
-	s.play(claimPod("plain", "echo ready", "env: []", "[]"), nfsPod("late", "echo ready", "path: /srv"))
-	s.waitOutput("late", "ready")
-	within(t, 20*time.Second, "the others are gone", func() bool { return len(s.index.List()) == 2 })
-	s.idle(t)
+	ctrdtest.Check(t, os.Remove(hang))
+	s.Play(ctrdtest.ClaimPod("plain", "echo ready", "env: []", "[]"), nfsPod("late", "echo ready", "path: /srv"))
+	s.WaitOutput("late", "ready")
+	ctrdtest.Within(t, 20*time.Second, "the others are gone", func() bool { return len(s.Index.List()) == 2 })
+	s.Idle(t)
 	if left := calls(t, dir, "nas:/srv"); len(left) != 7 {
 		t.Errorf("%d calls: %q", len(left), left)
 	}
@@ -154,34 +155,34 @@ func TestAHangingServerIsNobodyElsesTrouble(t *testing.T) {
 
 // TestAPodIsMadeAnewAlthoughItsServerIsDead has a mount for the old sandbox that cannot be accessed.
 func TestAPodIsMadeAnewAlthoughItsServerIsDead(t *testing.T) {
-	w := newWorld(t)
+	w := ctrdtest.NewWorld(t)
 	dir := program(t, "mount.nfs", fakeNFS)
-	check(t, os.MkdirAll(filepath.Join(dir, "exports", "srv"), 0o777))
-	s := w.stage(t)
-	defer func() { s.close() }()
+	ctrdtest.Check(t, os.MkdirAll(filepath.Join(dir, "exports", "srv"), 0o777))
+	s := w.Stage(t)
+	defer func() { s.Close() }()
 	pod := func(word string) string {
 		return strings.Replace(nfsPod("a", "echo "+word, "path: /srv"), "hostNetwork: true", "hostNetwork: true\n  hostname: "+word, 1)
 	}
-	s.play(pod("one"))
-	s.waitOutput("a", "one")
+	s.Play(pod("one"))
+	s.WaitOutput("a", "one")
 	key := manifests.Key{Namespace: "default", Name: "a"}
-	old := s.dirs.PodDir(s.index.Sandbox(key).Meta.UID)
+	old := s.Dirs.PodDir(s.Index.Sandbox(key).Meta.UID)
 	target := remote.Target(old, "nfs", "d")
 	server, err := os.OpenFile("/dev/fuse", os.O_RDWR, 0)
-	check(t, err)
-	check(t, unix.Mount("fuse", target, "fuse", 0, fmt.Sprintf("fd=%d,rootmode=40000,user_id=0,group_id=0", server.Fd())))
+	ctrdtest.Check(t, err)
+	ctrdtest.Check(t, unix.Mount("fuse", target, "fuse", 0, fmt.Sprintf("fd=%d,rootmode=40000,user_id=0,group_id=0", server.Fd())))
 	defer func() { _ = server.Close() }() // which would end the wait of who looks at it
 	began := time.Now()
-	s.play(pod("two"))
-	s.waitOutput("a", "two")
+	s.Play(pod("two"))
+	s.WaitOutput("a", "two")
 	if took := time.Since(began); took > 20*time.Second {
 		t.Errorf("it took %s", took)
 	}
-	if now := s.dirs.PodDir(s.index.Sandbox(key).Meta.UID); now == old {
+	if now := s.Dirs.PodDir(s.Index.Sandbox(key).Meta.UID); now == old {
 		t.Error("it is the old pod: this shows nothing")
 	}
-	s.clear()
-	if mounts := read(t, "/proc/self/mountinfo"); strings.Contains(mounts, "kubernetes.io~nfs") {
+	s.Clear()
+	if mounts := ctrdtest.Read(t, "/proc/self/mountinfo"); strings.Contains(mounts, "kubernetes.io~nfs") {
 		t.Errorf("still mounted: %s", mounts)
 	}
 	if _, err := os.Stat(old); !errors.Is(err, fs.ErrNotExist) {
@@ -209,26 +210,26 @@ exit 0
 // TestISCSI logs in to portals with CHAP and an initiator name of the pod, mounts the disk or passes the device, and logs out with
 // the last pod.
 func TestISCSI(t *testing.T) {
-	w := newWorld(t)
+	w := ctrdtest.NewWorld(t)
 	dir := program(t, "iscsiadm", fakeISCSI)
-	s := w.stage(t)
-	dev := loopDevice(t, filepath.Join(w.dir, "disk.img"))
-	defer func() { s.close() }()
-	check(t, os.WriteFile(filepath.Join(dir, "device"), []byte(dev), 0o600))
-	check(t, os.WriteFile(filepath.Join(dir, "deny"), nil, 0o600))
+	s := w.Stage(t)
+	dev := ctrdtest.LoopDevice(t, filepath.Join(w.Dir, "disk.img"))
+	defer func() { s.Close() }()
+	ctrdtest.Check(t, os.WriteFile(filepath.Join(dir, "device"), []byte(dev), 0o600))
+	ctrdtest.Check(t, os.WriteFile(filepath.Join(dir, "deny"), nil, 0o600))
 	iqn := fmt.Sprintf(testIQN, os.Getpid())
 	source := "iscsi: {targetPortal: 192.0.2.7, portals: ['192.0.2.8:3261'], iqn: '" + iqn + "', lun: 1, fsType: ext3, iscsiInterface: eth, " +
 		"initiatorName: 'iqn.2001-04.com.example:me', chapAuthDiscovery: true, chapAuthSession: true, secretRef: {name: chap}%s}"
-	a := claimPod("a", "grep ' /data ' /proc/mounts; ls -ld /data | cut -c 1-10; echo x >> /data/n; echo lines $(wc -l < /data/n)", onData, "[{name: d, "+fmt.Sprintf(source, "")+"}]", "securityContext: {fsGroup: 4321}")
-	b := claimPod("b", "cat /data/n; touch /data/new; echo end", onData, "[{name: d, "+fmt.Sprintf(source, ", readOnly: true")+"}]")
-	s.play(a)
-	s.waits("a", `secret "chap" not found`)
-	s.play(a, chapSecret)
-	s.waits("a", "portal 192.0.2.7:3260: iscsiadm: exit status 4: iscsiadm: cannot make connection")
-	check(t, os.Remove(filepath.Join(dir, "deny")))
-	s.waitOutput("a", " ext3 rw")
-	s.waitOutput("a", "drwxrwsr-x")
-	s.waitOutput("a", "lines 1")
+	a := ctrdtest.ClaimPod("a", "grep ' /data ' /proc/mounts; ls -ld /data | cut -c 1-10; echo x >> /data/n; echo lines $(wc -l < /data/n)", ctrdtest.OnData, "[{name: d, "+fmt.Sprintf(source, "")+"}]", "securityContext: {fsGroup: 4321}")
+	b := ctrdtest.ClaimPod("b", "cat /data/n; touch /data/new; echo end", ctrdtest.OnData, "[{name: d, "+fmt.Sprintf(source, ", readOnly: true")+"}]")
+	s.Play(a)
+	s.Waits("a", `secret "chap" not found`)
+	s.Play(a, chapSecret)
+	s.Waits("a", "portal 192.0.2.7:3260: iscsiadm: exit status 4: iscsiadm: cannot make connection")
+	ctrdtest.Check(t, os.Remove(filepath.Join(dir, "deny")))
+	s.WaitOutput("a", " ext3 rw")
+	s.WaitOutput("a", "drwxrwsr-x")
+	s.WaitOutput("a", "lines 1")
 	iface := "192.0.2.7:3260:d"
 	node := "-m node -p 192.0.2.7:3260 -T " + iqn + " -I " + iface
 	for _, want := range []string{
@@ -242,21 +243,21 @@ func TestISCSI(t *testing.T) {
 			t.Errorf("never called: %s", want)
 		}
 	}
-	s = w.again(s, func() {})
-	s.play(a, b, chapSecret)
-	s.waitOutput("b", "x\ntouch: /data/new: Read-only file system\nend")
-	check(t, syscall.Kill(int(s.pid("a")), syscall.SIGKILL))
-	s.waitOutput("a", "lines 2")
+	s = w.Again(s, func() {})
+	s.Play(a, b, chapSecret)
+	s.WaitOutput("b", "x\ntouch: /data/new: Read-only file system\nend")
+	ctrdtest.Check(t, syscall.Kill(int(s.PIDOf("a")), syscall.SIGKILL))
+	s.WaitOutput("a", "lines 2")
 	if got := calls(t, dir, node+" --login"); len(got) != 1 {
 		t.Errorf("logged in %d times", len(got))
 	}
-	s.play(b, chapSecret)
-	within(t, 20*time.Second, "the first pod is gone", func() bool { return len(s.index.List()) == 1 })
-	s.idle(t)
+	s.Play(b, chapSecret)
+	ctrdtest.Within(t, 20*time.Second, "the first pod is gone", func() bool { return len(s.Index.List()) == 1 })
+	s.Idle(t)
 	if got := calls(t, dir, "--logout"); len(got) != 0 {
 		t.Errorf("logged out although another pod has the disk: %q", got)
 	}
-	s.clear()
+	s.Clear()
 	for _, portal := range []string{"192.0.2.7:3260", "192.0.2.8:3261"} {
 		if _, err := os.Lstat("/dev/disk/by-path/ip-" + portal + "-iscsi-" + iqn + "-lun-1"); err == nil {
 			t.Errorf("still logged in at %s", portal)
@@ -269,24 +270,24 @@ func TestISCSI(t *testing.T) {
 
 // TestAnISCSIVolumeCanBeADevice, with the login in another namespace.
 func TestAnISCSIVolumeCanBeADevice(t *testing.T) {
-	w := newWorld(t)
+	w := ctrdtest.NewWorld(t)
 	dir := program(t, "iscsiadm", fakeISCSI)
-	s := w.stage(t)
-	dev := loopDevice(t, filepath.Join(w.dir, "disk.img"))
-	defer func() { s.close() }()
-	check(t, os.WriteFile(filepath.Join(dir, "device"), []byte(dev), 0o600))
-	check(t, os.WriteFile(dev, []byte("raw content\n"), 0o600))
+	s := w.Stage(t)
+	dev := ctrdtest.LoopDevice(t, filepath.Join(w.Dir, "disk.img"))
+	defer func() { s.Close() }()
+	ctrdtest.Check(t, os.WriteFile(filepath.Join(dir, "device"), []byte(dev), 0o600))
+	ctrdtest.Check(t, os.WriteFile(dev, []byte("raw content\n"), 0o600))
 	iqn := fmt.Sprintf(testIQN, os.Getpid()) + "-raw"
-	s.play(strings.Replace(chapSecret, "{name: chap}", "{name: chap, namespace: storage}", 1),
-		volumeYAML("raw", "1Gi", "volumeMode: Block, storageClassName: raw, iscsi: {targetPortal: 192.0.2.7, iqn: '"+iqn+"', lun: 1, chapAuthSession: true, secretRef: {name: chap, namespace: storage}}"),
-		claim("raw", ", storageClassName: raw, volumeMode: Block"),
-		claimPod("a", "head -c 12 /dev/x", "volumeDevices: [{name: d, devicePath: /dev/x}]", "[{name: d, persistentVolumeClaim: {claimName: raw}}]"))
-	s.waitOutput("a", "raw content")
-	s.clear()
+	s.Play(strings.Replace(chapSecret, "{name: chap}", "{name: chap, namespace: storage}", 1),
+		ctrdtest.VolumeYAML("raw", "1Gi", "volumeMode: Block, storageClassName: raw, iscsi: {targetPortal: 192.0.2.7, iqn: '"+iqn+"', lun: 1, chapAuthSession: true, secretRef: {name: chap, namespace: storage}}"),
+		ctrdtest.Claim("raw", ", storageClassName: raw, volumeMode: Block"),
+		ctrdtest.ClaimPod("a", "head -c 12 /dev/x", "volumeDevices: [{name: d, devicePath: /dev/x}]", "[{name: d, persistentVolumeClaim: {claimName: raw}}]"))
+	s.WaitOutput("a", "raw content")
+	s.Clear()
 	if got := calls(t, dir, "--logout"); len(got) != 1 {
 		t.Errorf("logouts: %q", got)
 	}
-	if err := filepath.WalkDir(s.dirs.PodsDir(), func(path string, d fs.DirEntry, err error) error {
+	if err := filepath.WalkDir(s.Dirs.PodsDir(), func(path string, d fs.DirEntry, err error) error {
 		if err == nil && !d.IsDir() {
 			t.Errorf("left: %s", path)
 		}
@@ -298,16 +299,16 @@ func TestAnISCSIVolumeCanBeADevice(t *testing.T) {
 
 // TestToolsThatAreMissingAreNamed, with the packages that have them.
 func TestToolsThatAreMissingAreNamed(t *testing.T) {
-	w := newWorld(t)
+	w := ctrdtest.NewWorld(t)
 	// Only what the host has, without the directories that are searched besides the PATH.
 	for _, name := range []string{"mount.nfs", "iscsiadm"} {
 		if path, err := exec.LookPath(name); err == nil {
 			t.Fatalf("this test is for machines without %s", path)
 		}
 	}
-	s := w.stage(t)
-	defer func() { s.close() }()
-	s.play(nfsPod("a", "true", "path: /srv"), claimPod("b", "true", onData, "[{name: d, iscsi: {targetPortal: t, iqn: 'iqn.2001-04.com.example:x', lun: 0}}]"))
-	s.waits("a", "mount.nfs is not on this machine: install nfs-common (Debian, Ubuntu)")
-	s.waits("b", "iscsiadm is not on this machine: install open-iscsi (Debian, Ubuntu")
+	s := w.Stage(t)
+	defer func() { s.Close() }()
+	s.Play(nfsPod("a", "true", "path: /srv"), ctrdtest.ClaimPod("b", "true", ctrdtest.OnData, "[{name: d, iscsi: {targetPortal: t, iqn: 'iqn.2001-04.com.example:x', lun: 0}}]"))
+	s.Waits("a", "mount.nfs is not on this machine: install nfs-common (Debian, Ubuntu)")
+	s.Waits("b", "iscsiadm is not on this machine: install open-iscsi (Debian, Ubuntu")
 }

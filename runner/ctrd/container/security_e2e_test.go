@@ -1,6 +1,6 @@
 //go:build e2e
 
-package ctrd
+package container_test
 
 import (
 	"fmt"
@@ -9,37 +9,16 @@ import (
 	"strings"
 	"testing"
 
-	"monopod/manifests/decode"
-	"monopod/manifests/policy"
+	"monopod/e2e/ctrdtest"
 	"monopod/runner"
 )
 
-// tell starts a pod whose container c runs a script, and returns what that wrote to its termination message. The
-// manifest has %s where the image and the command belong.
-func (a *agent) tell(t *testing.T, manifest, script string) string {
-	t.Helper()
-	command := fmt.Sprintf("image: %s\n    command: [sh, -c, %q]", testImage, "{ "+script+"; } > /dev/termination-log 2>&1")
-	pods, err := decode.Pods("/x/pod.yaml", []byte(fmt.Sprintf(manifest, command)), decode.Options{
-		Source: "file", Policy: policy.Policy{AllowedUnsafeSysctls: []string{"kernel.msg*"}},
-	})
-	check(t, err)
-	pod := pods[0]
-	if err := startPod(t.Context(), a, pod); err != nil {
-		t.Fatal(err)
-	}
-	message := a.exit(t, pod.Key()).Exit.Message
-	if err := removePod(t.Context(), a, pod.Key()); err != nil {
-		t.Fatal(err)
-	}
-	return strings.TrimSpace(message)
-}
-
 func TestGroupsOfAProcess(t *testing.T) {
-	a := newWorld(t).open(t)
-	defer a.end(t)
+	a := ctrdtest.NewWorld(t).Open(t)
+	defer a.End(t)
 	// In the image's /etc/group app (1000) is in 29 and 2000 too.
 	for policy, want := range map[string]string{"Merge": "29 1000 2000 3000 4000", "Strict": "1000 3000 4000"} {
-		got := a.tell(t, `
+		got := a.Tell(t, `
 apiVersion: v1
 kind: Pod
 metadata: {name: groups}
@@ -58,11 +37,11 @@ spec:
 
 // TestFSGroupOwnsEmptyDirs also changes the group of a pod that runs.
 func TestFSGroupOwnsEmptyDirs(t *testing.T) {
-	w := newWorld(t)
-	a := w.open(t)
-	defer a.end(t)
-	host := filepath.Join(w.dir, "host")
-	check(t, os.Mkdir(host, 0o755))
+	w := ctrdtest.NewWorld(t)
+	a := w.Open(t)
+	defer a.End(t)
+	host := filepath.Join(w.Dir, "host")
+	ctrdtest.Check(t, os.Mkdir(host, 0o755))
 	manifest := `
 apiVersion: v1
 kind: Pod
@@ -72,34 +51,34 @@ spec:
   securityContext: {runAsUser: 1000, runAsGroup: 1000, fsGroup: %d, fsGroupChangePolicy: OnRootMismatch}
   containers:
   - name: c
-    image: ` + testImage + `
+    image: ` + ctrdtest.TestImage + `
     command: [sh, -c, "{ stat -c %%a:%%g /disk /mem /host; touch /disk/f; stat -c %%a:%%g /disk/f; } > /dev/termination-log 2>&1"]
     volumeMounts: [{name: disk, mountPath: /disk}, {name: mem, mountPath: /mem}, {name: host, mountPath: /host}]
   volumes: [{name: disk, emptyDir: {}}, {name: mem, emptyDir: {medium: Memory}}, {name: host, hostPath: {path: ` + host + `}}]
 `
-	pod := load(t, fmt.Sprintf(manifest, 4000))
-	check(t, startPod(t.Context(), a, pod))
-	if got, want := strings.Fields(a.exit(t, pod.Key()).Exit.Message), "2777:4000 3777:4000 755:0 644:4000"; strings.Join(got, " ") != want {
+	pod := ctrdtest.Load(t, fmt.Sprintf(manifest, 4000))
+	ctrdtest.Check(t, ctrdtest.StartPod(t.Context(), a, pod))
+	if got, want := strings.Fields(a.Exit(t, pod.Key()).Exit.Message), "2777:4000 3777:4000 755:0 644:4000"; strings.Join(got, " ") != want {
 		t.Errorf("the volumes are %q, want %q", got, want)
 	}
-	edited := load(t, fmt.Sprintf(manifest, 5000))
+	edited := ctrdtest.Load(t, fmt.Sprintf(manifest, 5000))
 	for _, kind := range []runner.ActionKind{runner.CreateContainer, runner.StartContainer} {
-		check(t, a.Apply(t.Context(), pod.Key(), edited, runner.Action{Kind: kind, Container: "c"}))
+		ctrdtest.Check(t, a.Apply(t.Context(), pod.Key(), edited, runner.Action{Kind: kind, Container: "c"}))
 	}
-	if got, want := strings.Fields(a.exit(t, pod.Key()).Exit.Message), "2777:5000 3777:5000 755:0 664:5000"; strings.Join(got, " ") != want {
+	if got, want := strings.Fields(a.Exit(t, pod.Key()).Exit.Message), "2777:5000 3777:5000 755:0 664:5000"; strings.Join(got, " ") != want {
 		t.Errorf("after the edit the volumes are %q, want %q", got, want)
 	}
-	check(t, removePod(t.Context(), a, pod.Key()))
+	ctrdtest.Check(t, ctrdtest.RemovePod(t.Context(), a, pod.Key()))
 }
 
 // TestSeccompProfiles has one of the machine that forbids mkdir.
 func TestSeccompProfiles(t *testing.T) {
-	w := newWorld(t)
-	a := w.open(t)
-	defer a.end(t)
-	dir := filepath.Join(a.cfg.RootDirectory, "seccomp", "profiles")
-	check(t, os.MkdirAll(dir, 0o755))
-	check(t, os.WriteFile(filepath.Join(dir, "no-mkdir.json"), []byte(
+	w := ctrdtest.NewWorld(t)
+	a := w.Open(t)
+	defer a.End(t)
+	dir := filepath.Join(a.Config.RootDirectory, "seccomp", "profiles")
+	ctrdtest.Check(t, os.MkdirAll(dir, 0o755))
+	ctrdtest.Check(t, os.WriteFile(filepath.Join(dir, "no-mkdir.json"), []byte(
 		`{"defaultAction": "SCMP_ACT_ALLOW", "syscalls": [{"names": ["mkdir", "mkdirat"], "action": "SCMP_ACT_ERRNO", "errnoRet": 95}]}`), 0o600))
 	const manifest = `
 apiVersion: v1
@@ -117,29 +96,29 @@ spec:
 		"type: RuntimeDefault": "mode 2\nmade\nunshare: unshare(0x20000): Operation not permitted",
 		"type: Unconfined":     "mode 0\nmade\nunshare: unshare(0x20000): Operation not permitted",
 	} {
-		if got := a.tell(t, fmt.Sprintf(manifest, profile)+"%s\n", script); got != want {
+		if got := a.Tell(t, fmt.Sprintf(manifest, profile)+"%s\n", script); got != want {
 			t.Errorf("%s: the process says\n%s\nwant\n%s", profile, got, want)
 		}
 	}
-	pod := load(t, fmt.Sprintf(manifest, "type: Localhost, localhostProfile: none.json")+"image: "+testImage)
-	err := startPod(t.Context(), a, pod)
+	pod := ctrdtest.Load(t, fmt.Sprintf(manifest, "type: Localhost, localhostProfile: none.json")+"image: "+ctrdtest.TestImage)
+	err := ctrdtest.StartPod(t.Context(), a, pod)
 	if err == nil || !strings.Contains(err.Error(), "cannot load seccomp profile") {
 		t.Errorf("with a profile that is not there: %v", err)
 	}
-	check(t, removePod(t.Context(), a, pod.Key()))
+	ctrdtest.Check(t, ctrdtest.RemovePod(t.Context(), a, pod.Key()))
 }
 
 func TestSysctlsOfAPod(t *testing.T) {
-	a := newWorld(t).open(t)
-	defer a.end(t)
+	a := ctrdtest.NewWorld(t).Open(t)
+	defer a.End(t)
 	const script = "cd /proc/sys && cat net/ipv4/ip_local_port_range net/ipv4/ip_unprivileged_port_start kernel/shm_rmid_forced kernel/msgmax"
 	host := func() string {
 		b, err := os.ReadFile("/proc/sys/kernel/msgmax")
-		check(t, err)
+		ctrdtest.Check(t, err)
 		return string(b)
 	}
 	before := host()
-	got := a.tell(t, `
+	got := a.Tell(t, `
 apiVersion: v1
 kind: Pod
 metadata: {name: tuned}

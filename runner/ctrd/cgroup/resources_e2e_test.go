@@ -1,6 +1,6 @@
 //go:build e2e
 
-package ctrd
+package cgroup_test
 
 import (
 	"errors"
@@ -14,18 +14,19 @@ import (
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 
+	"monopod/e2e/ctrdtest"
 	"monopod/manifests"
 	"monopod/manifests/podhash"
 	"monopod/runner"
+	"monopod/runner/ctrd"
 	"monopod/runner/ctrd/cgroup"
-	"monopod/runner/plan"
 	"monopod/runner/spec"
 )
 
 // sized returns a pod of one container with these resources, which runs a script.
 func sized(t testing.TB, name, resources, script string) *manifests.Pod {
 	t.Helper()
-	return load(t, fmt.Sprintf(`
+	return ctrdtest.Load(t, fmt.Sprintf(`
 apiVersion: v1
 kind: Pod
 metadata: {name: %s}
@@ -38,82 +39,14 @@ spec:
     command: [sh, -c, %q]
     resources: %s
     resizePolicy: [{resourceName: cpu, restartPolicy: NotRequired}, {resourceName: memory, restartPolicy: NotRequired}]
-`, name, testImage, script, resources))
-}
-
-// drive applies actions like the worker of a pod, until none is left, and returns them.
-func (a *agent) drive(t testing.TB, key manifests.Key, desired *manifests.Pod) []string {
-	t.Helper()
-	var did []string
-	for deadline := time.Now().Add(patience); ; {
-		o := plan.Observed{PodState: a.state(t, key), NewUID: "uid-" + key.Name}
-		actions, _ := plan.Plan(time.Now(), desired, o)
-		if len(actions) == 0 {
-			return did
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("still to do: %v", actions)
-		}
-		for _, x := range actions {
-			pod := desired
-			if x.Manifest == runner.RecordedManifest {
-				pod = o.Sandbox.Pod
-			}
-			check(t, a.Apply(t.Context(), key, pod, x))
-			did = append(did, strings.TrimSpace(string(x.Kind)+" "+x.Container))
-		}
-	}
-}
-
-// cgroup reads a value: by its name on v2, or as controller/name on v1.
-func (a *agent) cgroup(t testing.TB, group, v2, v1 string) string {
-	t.Helper()
-	path := filepath.Join(cgroup.UnifiedRoot, group, v2)
-	if a.podCgroups.Cgroups.Controllers != nil {
-		controller, name, _ := strings.Cut(v1, "/")
-		path = filepath.Join(a.podCgroups.Cgroups.Controllers[controller], group, name)
-	}
-	b, err := os.ReadFile(path)
-	check(t, err)
-	return strings.TrimSpace(string(b))
-}
-
-// limits are quota, memory and weight of a cgroup.
-func (a *agent) limits(t testing.TB, group string) string {
-	t.Helper()
-	quota, _, _ := strings.Cut(a.cgroup(t, group, "cpu.max", "cpu/cpu.cfs_quota_us"), " ")
-	memory := cgroup.LimitOf(a.cgroup(t, group, "memory.max", "memory/memory.limit_in_bytes"))
-	return fmt.Sprintf("quota %s memory %s", cgroup.OrUnlimited(cgroup.LimitOf(quota)), cgroup.OrUnlimited(memory))
-}
-
-func (a *agent) weight(t testing.TB, cgroup string) string {
-	t.Helper()
-	return a.cgroup(t, cgroup, "cpu.weight", "cpu/cpu.shares")
-}
-
-// weightOf is what weight returns for shares.
-func (a *agent) weightOf(shares uint64) string {
-	if a.podCgroups.Cgroups.Controllers != nil {
-		return fmt.Sprint(shares)
-	}
-	return fmt.Sprint(cgroup.CPUWeight(shares))
-}
-
-// containerCgroup is the cgroup of the pod's newest container.
-func (a *agent) containerCgroup(t testing.TB, key manifests.Key) string {
-	t.Helper()
-	all := a.index.OfPod(key)
-	if len(all) == 0 {
-		t.Fatalf("%s has no container", key)
-	}
-	return a.podCgroups.CgroupOf(all[len(all)-1])
+`, name, ctrdtest.TestImage, script, resources))
 }
 
 // TestPodsThatAreMadeTogetherWeighTogether creates many sandboxes in parallel.
 func TestPodsThatAreMadeTogetherWeighTogether(t *testing.T) {
-	w := newWorld(t)
-	a := w.open(t)
-	defer a.end(t)
+	w := ctrdtest.NewWorld(t)
+	a := w.Open(t)
+	defer a.End(t)
 	const n = 8
 	var g errgroup.Group
 	for i := range n {
@@ -122,20 +55,20 @@ func TestPodsThatAreMadeTogetherWeighTogether(t *testing.T) {
 			return a.Apply(t.Context(), pod.Key(), pod, runner.Action{Kind: runner.CreateSandbox, UID: "uid-" + pod.Object.Name})
 		})
 	}
-	check(t, g.Wait())
-	if got, want := a.weight(t, w.config().CgroupParent+"/burstable"), a.weightOf(n*256); got != want {
+	ctrdtest.Check(t, g.Wait())
+	if got, want := a.Weight(t, w.Config().CgroupParent+"/burstable"), a.WeightOf(n*256); got != want {
 		t.Errorf("the cgroup of all burstable pods weighs %s, want %s", got, want)
 	}
 	for i := range n {
-		check(t, removePod(t.Context(), a, manifests.Key{Namespace: "default", Name: fmt.Sprintf("p%d", i)}))
+		ctrdtest.Check(t, ctrdtest.RemovePod(t.Context(), a, manifests.Key{Namespace: "default", Name: fmt.Sprintf("p%d", i)}))
 	}
 }
 
 func TestPodsAreInTheCgroupsOfTheirClass(t *testing.T) {
-	w := newWorld(t)
-	a := w.openWith(t, func(c *Config) { c.Enforce.PodPidsLimit = 77 })
-	defer a.end(t)
-	root := w.config().CgroupParent
+	w := ctrdtest.NewWorld(t)
+	a := w.OpenWith(t, func(c *ctrd.Config) { c.Enforce.PodPidsLimit = 77 })
+	defer a.End(t)
+	root := w.Config().CgroupParent
 	for _, c := range []struct {
 		name, resources string
 		parent          string
@@ -148,53 +81,53 @@ func TestPodsAreInTheCgroupsOfTheirClass(t *testing.T) {
 		{"sure", "{limits: {cpu: 200m, memory: 32Mi}}", root, "quota 20000 memory 33554432", 204},
 	} {
 		pod := sized(t, c.name, c.resources, "exec sleep 1000")
-		a.drive(t, pod.Key(), pod)
-		cg := a.containerCgroup(t, pod.Key())
+		a.Drive(t, pod.Key(), pod)
+		cg := a.ContainerCgroup(t, pod.Key())
 		if dir := filepath.Dir(cg); dir != c.parent+"/poduid-"+c.name {
 			t.Errorf("%s: its cgroup is %s", c.name, dir)
 		}
-		pid := a.pidOf(t, pod.Key())
+		pid := a.PID(t, pod.Key())
 		b, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", pid))
-		check(t, err)
+		ctrdtest.Check(t, err)
 		if !strings.Contains(string(b), cg+"\n") {
 			t.Errorf("%s: its process is in\n%s", c.name, b)
 		}
-		if got := a.limits(t, filepath.Dir(cg)); got != c.limits {
+		if got := a.Limits(t, filepath.Dir(cg)); got != c.limits {
 			t.Errorf("%s: the pod has %s, want %s", c.name, got, c.limits)
 		}
-		if got := a.weight(t, filepath.Dir(cg)); got != a.weightOf(c.shares) {
-			t.Errorf("%s: the pod weighs %s, want %s", c.name, got, a.weightOf(c.shares))
+		if got := a.Weight(t, filepath.Dir(cg)); got != a.WeightOf(c.shares) {
+			t.Errorf("%s: the pod weighs %s, want %s", c.name, got, a.WeightOf(c.shares))
 		}
-		if got := a.cgroup(t, filepath.Dir(cg), "pids.max", "pids/pids.max"); got != "77" {
+		if got := a.Cgroup(t, filepath.Dir(cg), "pids.max", "pids/pids.max"); got != "77" {
 			t.Errorf("%s: pids.max of the pod is %s", c.name, got)
 		}
 	}
-	if got := a.weight(t, root+"/burstable"); got != a.weightOf(512) {
+	if got := a.Weight(t, root+"/burstable"); got != a.WeightOf(512) {
 		t.Errorf("both burstable pods weigh %s", got)
 	}
-	if got := a.weight(t, root+"/besteffort"); got != a.weightOf(2) {
+	if got := a.Weight(t, root+"/besteffort"); got != a.WeightOf(2) {
 		t.Errorf("best-effort pods weigh %s", got)
 	}
 	for _, name := range []string{"best", "half", "burst", "sure"} {
-		a.drive(t, manifests.Key{Namespace: "default", Name: name}, nil)
+		a.Drive(t, manifests.Key{Namespace: "default", Name: name}, nil)
 	}
-	a.idle(t)
-	if left := a.podCgroups.Cgroups.Pods(); len(left) > 0 {
+	a.Idle(t)
+	if left := a.PodCgroups.Cgroups.Pods(); len(left) > 0 {
 		t.Errorf("cgroups are left: %v", left)
 	}
-	if got := a.weight(t, root+"/burstable"); got != a.weightOf(2) {
+	if got := a.Weight(t, root+"/burstable"); got != a.WeightOf(2) {
 		t.Errorf("no burstable pods weigh %s", got)
 	}
 }
 
 func TestResourcesAreChangedInPlace(t *testing.T) {
-	w := newWorld(t)
-	a := w.open(t)
-	defer func() { a.end(t) }()
+	w := ctrdtest.NewWorld(t)
+	a := w.Open(t)
+	defer func() { a.End(t) }()
 	pod := sized(t, "resized", "{requests: {cpu: 100m, memory: 16Mi}, limits: {cpu: 200m, memory: 32Mi}}", "exec sleep 1000")
 	key := pod.Key()
-	a.drive(t, key, pod)
-	pid, cg := a.pidOf(t, key), a.containerCgroup(t, key)
+	a.Drive(t, key, pod)
+	pid, cg := a.PID(t, key), a.ContainerCgroup(t, key)
 	for _, c := range []struct {
 		resources, limits string
 		shares            uint64
@@ -205,72 +138,72 @@ func TestResourcesAreChangedInPlace(t *testing.T) {
 		{"{requests: {cpu: 50m, memory: 16Mi}}", "quota -1 memory -1", 51},
 	} {
 		pod = sized(t, "resized", c.resources, "exec sleep 1000")
-		if did := fmt.Sprint(a.drive(t, key, pod)); did != "[UpdateResources c RecordPod UpdateResources]" {
+		if did := fmt.Sprint(a.Drive(t, key, pod)); did != "[UpdateResources c RecordPod UpdateResources]" {
 			t.Errorf("%s: it took %s", c.resources, did)
 		}
 		for what, path := range map[string]string{"container": cg, "pod": filepath.Dir(cg)} {
-			if got := a.limits(t, path); got != c.limits {
+			if got := a.Limits(t, path); got != c.limits {
 				t.Errorf("%s: the %s has %s, want %s", c.resources, what, got, c.limits)
 			}
 		}
-		if got := a.weight(t, filepath.Dir(cg)); got != a.weightOf(c.shares) {
-			t.Errorf("%s: the pod weighs %s, want %s", c.resources, got, a.weightOf(c.shares))
+		if got := a.Weight(t, filepath.Dir(cg)); got != a.WeightOf(c.shares) {
+			t.Errorf("%s: the pod weighs %s, want %s", c.resources, got, a.WeightOf(c.shares))
 		}
-		if got := a.pidOf(t, key); got != pid {
+		if got := a.PID(t, key); got != pid {
 			t.Errorf("%s: the process is %d, was %d", c.resources, got, pid)
 		}
 	}
-	a.stop(t)
-	a = w.open(t)
-	if did := a.drive(t, key, pod); len(did) > 0 {
+	a.Stop(t)
+	a = w.Open(t)
+	if did := a.Drive(t, key, pod); len(did) > 0 {
 		t.Errorf("after a restart of the agent it took %v", did)
 	}
-	has := a.state(t, key).Containers[0].Resources
+	has := a.State(t, key).Containers[0].Resources
 	if has == nil || has.Limits != nil || has.Requests.Cpu().String() != "50m" {
 		t.Errorf("after a restart of the agent the resources are %+v", has)
 	}
-	a.drive(t, key, nil)
+	a.Drive(t, key, nil)
 }
 
 func TestAResizePolicyRestarts(t *testing.T) {
-	w := newWorld(t)
-	a := w.open(t)
-	defer a.end(t)
+	w := ctrdtest.NewWorld(t)
+	a := w.Open(t)
+	defer a.End(t)
 	pod := sized(t, "strict", "{requests: {memory: 16Mi}, limits: {memory: 32Mi}}", "exec sleep 1000")
 	pod.Object.Spec.Containers[0].ResizePolicy[1].RestartPolicy = corev1.RestartContainer
 	key := pod.Key()
-	a.drive(t, key, pod)
-	pid := a.pidOf(t, key)
+	a.Drive(t, key, pod)
+	pid := a.PID(t, key)
 	bigger := sized(t, "strict", "{requests: {cpu: 100m, memory: 16Mi}, limits: {memory: 48Mi}}", "exec sleep 1000")
 	bigger.Object.Spec.Containers[0].ResizePolicy[1].RestartPolicy = corev1.RestartContainer
-	a.drive(t, key, bigger)
-	st := a.state(t, key)
+	a.Drive(t, key, bigger)
+	st := a.State(t, key)
 	if c := st.Containers[0]; len(st.Containers) != 1 || c.PID == pid || c.RestartCount != 1 || c.State != runner.ContainerRunning {
 		t.Errorf("%+v", st.Containers)
 	}
-	cg := a.containerCgroup(t, key)
+	cg := a.ContainerCgroup(t, key)
 	for _, path := range []string{cg, filepath.Dir(cg)} {
-		if got := a.limits(t, path); got != "quota -1 memory 50331648" {
+		if got := a.Limits(t, path); got != "quota -1 memory 50331648" {
 			t.Errorf("%s has %s", path, got)
 		}
 	}
-	a.drive(t, key, nil)
+	a.Drive(t, key, nil)
 }
 
 func TestMemoryInUseIsNotTakenAway(t *testing.T) {
-	w := newWorld(t)
-	a := w.open(t)
-	defer a.end(t)
+	w := ctrdtest.NewWorld(t)
+	a := w.Open(t)
+	defer a.End(t)
 	pod := sized(t, "holds", "{limits: {cpu: 500m, memory: 96Mi}}", "dd if=/dev/zero of=/dev/shm/x bs=1M count=40 && touch /dev/shm/done; exec sleep 1000")
 	key := pod.Key()
-	a.drive(t, key, pod)
-	pid, cg := a.pidOf(t, key), a.containerCgroup(t, key)
-	within(t, 20*time.Second, "memory is in use", func() bool {
+	a.Drive(t, key, pod)
+	pid, cg := a.PID(t, key), a.ContainerCgroup(t, key)
+	ctrdtest.Within(t, 20*time.Second, "memory is in use", func() bool {
 		_, err := os.Stat(fmt.Sprintf("/proc/%d/root/dev/shm/done", pid))
 		return err == nil
 	})
 	less := sized(t, "holds", "{limits: {cpu: 500m, memory: 24Mi}}", "dd if=/dev/zero of=/dev/shm/x bs=1M count=40 && touch /dev/shm/done; exec sleep 1000")
-	c := a.state(t, key).Containers[0]
+	c := a.State(t, key).Containers[0]
 	err := a.Apply(t.Context(), key, less, runner.Action{Kind: runner.UpdateResources, Container: "c", ContainerID: c.ID})
 	if se, ok := errors.AsType[*runner.StepError](err); !ok || se.Reason != runner.ReasonResizeError {
 		t.Errorf("taking memory away that is in use: %v", err)
@@ -278,27 +211,27 @@ func TestMemoryInUseIsNotTakenAway(t *testing.T) {
 	if err := a.Apply(t.Context(), key, less, runner.Action{Kind: runner.UpdateResources}); err == nil {
 		t.Error("the pod's memory can be taken away")
 	}
-	st := a.state(t, key)
-	if now := st.Containers[0]; now.PID != pid || !alive(pid) || now.Resources.Limits.Memory().String() != "96Mi" || st.Sandbox.ResourcesHash != podhash.PodResources(pod.Object) {
+	st := a.State(t, key)
+	if now := st.Containers[0]; now.PID != pid || !ctrdtest.Alive(pid) || now.Resources.Limits.Memory().String() != "96Mi" || st.Sandbox.ResourcesHash != podhash.PodResources(pod.Object) {
 		t.Errorf("after the refusal: %+v", now)
 	}
-	if got := a.limits(t, cg); got != "quota 50000 memory 100663296" {
+	if got := a.Limits(t, cg); got != "quota 50000 memory 100663296" {
 		t.Errorf("after the refusal the container has %s", got)
 	}
-	check(t, os.Remove(fmt.Sprintf("/proc/%d/root/dev/shm/x", pid)))
-	a.drive(t, key, less)
-	if got := a.limits(t, cg); got != "quota 50000 memory 25165824" || a.pidOf(t, key) != pid {
+	ctrdtest.Check(t, os.Remove(fmt.Sprintf("/proc/%d/root/dev/shm/x", pid)))
+	a.Drive(t, key, less)
+	if got := a.Limits(t, cg); got != "quota 50000 memory 25165824" || a.PID(t, key) != pid {
 		t.Errorf("when the memory is given back the container has %s", got)
 	}
-	a.drive(t, key, nil)
+	a.Drive(t, key, nil)
 }
 
 func TestResourcesOfThePodAsAWhole(t *testing.T) {
-	w := newWorld(t)
-	a := w.open(t)
-	defer a.end(t)
+	w := ctrdtest.NewWorld(t)
+	a := w.Open(t)
+	defer a.End(t)
 	whole := func(resources string) *manifests.Pod {
-		pod := load(t, `
+		pod := ctrdtest.Load(t, `
 apiVersion: v1
 kind: Pod
 metadata: {name: whole}
@@ -307,19 +240,19 @@ spec:
   terminationGracePeriodSeconds: 0
   resources: `+resources+`
   containers:
-  - {name: c, image: `+testImage+`, command: [sleep, "1000"]}
-  - {name: d, image: `+testImage+`, command: [sleep, "1000"], resources: {limits: {memory: 16Mi}}}
+  - {name: c, image: `+ctrdtest.TestImage+`, command: [sleep, "1000"]}
+  - {name: d, image: `+ctrdtest.TestImage+`, command: [sleep, "1000"], resources: {limits: {memory: 16Mi}}}
 `)
 		return pod
 	}
 	pod := whole("{requests: {cpu: 100m, memory: 32Mi}, limits: {cpu: 300m, memory: 64Mi}}")
 	key := pod.Key()
-	a.drive(t, key, pod)
+	a.Drive(t, key, pod)
 	cgroups := func() map[string]string {
 		got := map[string]string{}
-		for _, c := range a.index.OfPod(key) {
-			got[c.Meta.Name] = a.limits(t, a.podCgroups.CgroupOf(c))
-			got["pod"] = a.limits(t, filepath.Dir(a.podCgroups.CgroupOf(c)))
+		for _, c := range a.Index.OfPod(key) {
+			got[c.Meta.Name] = a.Limits(t, a.PodCgroups.CgroupOf(c))
+			got["pod"] = a.Limits(t, filepath.Dir(a.PodCgroups.CgroupOf(c)))
 		}
 		return got
 	}
@@ -327,20 +260,20 @@ spec:
 	if got := cgroups(); fmt.Sprint(got) != fmt.Sprint(want) {
 		t.Errorf("got  %v\nwant %v", got, want)
 	}
-	before := fmt.Sprint(a.state(t, key).Containers[0].PID, a.state(t, key).Containers[1].PID)
-	a.drive(t, key, whole("{requests: {cpu: 100m, memory: 32Mi}, limits: {cpu: 400m, memory: 80Mi}}"))
+	before := fmt.Sprint(a.State(t, key).Containers[0].PID, a.State(t, key).Containers[1].PID)
+	a.Drive(t, key, whole("{requests: {cpu: 100m, memory: 32Mi}, limits: {cpu: 400m, memory: 80Mi}}"))
 	want = map[string]string{"pod": "quota 40000 memory 83886080", "c": "quota 40000 memory 83886080", "d": "quota 40000 memory 16777216"}
 	if got := cgroups(); fmt.Sprint(got) != fmt.Sprint(want) {
 		t.Errorf("after an edit: got  %v\nwant %v", got, want)
 	}
-	if after := fmt.Sprint(a.state(t, key).Containers[0].PID, a.state(t, key).Containers[1].PID); after != before {
+	if after := fmt.Sprint(a.State(t, key).Containers[0].PID, a.State(t, key).Containers[1].PID); after != before {
 		t.Errorf("the edit restarted something: %s, was %s", after, before)
 	}
-	a.drive(t, key, nil)
+	a.Drive(t, key, nil)
 }
 
 func TestQuotasFollowTheConfiguration(t *testing.T) {
-	w := newWorld(t)
+	w := ctrdtest.NewWorld(t)
 	for _, c := range []struct {
 		enforce       spec.Enforcement
 		quota, period string
@@ -348,17 +281,17 @@ func TestQuotasFollowTheConfiguration(t *testing.T) {
 		{spec.Enforcement{NoCPUQuota: true}, "-1", "100000"},
 		{spec.Enforcement{CPUPeriod: 10_000}, "5000", "10000"},
 	} {
-		a := w.openWith(t, func(cfg *Config) { cfg.Enforce = c.enforce })
+		a := w.OpenWith(t, func(cfg *ctrd.Config) { cfg.Enforce = c.enforce })
 		pod := sized(t, "quota", "{limits: {cpu: 500m, memory: 64Mi}}", "exec sleep 1000")
-		a.drive(t, pod.Key(), pod)
-		cg := a.containerCgroup(t, pod.Key())
+		a.Drive(t, pod.Key(), pod)
+		cg := a.ContainerCgroup(t, pod.Key())
 		for _, path := range []string{cg, filepath.Dir(cg)} {
-			v := a.podCgroups.Cgroups.Values(path)
+			v := a.PodCgroups.Cgroups.Values(path)
 			if got := cgroup.OrUnlimited(v.Quota); got != c.quota || fmt.Sprint(v.Period) != c.period {
 				t.Errorf("%+v: %s has %s of %d", c.enforce, path, got, v.Period)
 			}
 		}
-		a.drive(t, pod.Key(), nil)
-		a.end(t)
+		a.Drive(t, pod.Key(), nil)
+		a.End(t)
 	}
 }

@@ -1,10 +1,9 @@
 //go:build e2e
 
-package ctrd
+package repair_test
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -20,8 +19,10 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	corev1 "k8s.io/api/core/v1"
 
+	"monopod/e2e/ctrdtest"
 	"monopod/e2e/testimages"
 	"monopod/manifests"
+	"monopod/runner/ctrd"
 	"monopod/runner/ctrd/notice"
 )
 
@@ -44,19 +45,20 @@ func (e *toldEvents) text() string {
 	return strings.Join(e.all, "\n")
 }
 
+// shutdownFile is the file in which an agent records how its run ended.
+const shutdownFile = "shutdown.json"
+
 // wentDown simulates a power cut for the next start.
-func (w *world) wentDown(t *testing.T) {
+func wentDown(t *testing.T, w *ctrdtest.World) {
 	t.Helper()
-	b, err := json.Marshal(shutdown{Boot: "another"})
-	check(t, err)
-	check(t, os.WriteFile(filepath.Join(w.dir, "root", shutdownFile), b, 0o600))
+	ctrdtest.Check(t, os.WriteFile(filepath.Join(w.Dir, "root", shutdownFile), []byte(`{"boot": "another", "clean": false}`), 0o600))
 }
 
-// files returns the regular files below a directory of the containerd root, the largest first.
-func (w *world) files(t *testing.T, dir string) (paths []string) {
+// filesBelow returns the regular files below a directory of the containerd root, the largest first.
+func filesBelow(t *testing.T, w *ctrdtest.World, dir string) (paths []string) {
 	t.Helper()
 	largest := int64(-1)
-	err := filepath.WalkDir(filepath.Join(w.dir, "root", "containerd", dir), func(path string, d fs.DirEntry, err error) error {
+	err := filepath.WalkDir(filepath.Join(w.Dir, "root", "containerd", dir), func(path string, d fs.DirEntry, err error) error {
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil // removed meanwhile
 		}
@@ -71,7 +73,7 @@ func (w *world) files(t *testing.T, dir string) (paths []string) {
 		}
 		return err
 	})
-	check(t, err)
+	ctrdtest.Check(t, err)
 	return paths
 }
 
@@ -83,14 +85,14 @@ const (
 func zero(t *testing.T, path string) {
 	t.Helper()
 	st, err := os.Stat(path)
-	check(t, err)
-	check(t, os.Chmod(path, 0o644))
-	check(t, os.WriteFile(path, make([]byte, st.Size()), 0o644))
+	ctrdtest.Check(t, err)
+	ctrdtest.Check(t, os.Chmod(path, 0o644))
+	ctrdtest.Check(t, os.WriteFile(path, make([]byte, st.Size()), 0o644))
 }
 
 func healPod(t *testing.T, name, image string) *manifests.Pod {
 	t.Helper()
-	return load(t, fmt.Sprintf(`
+	return ctrdtest.Load(t, fmt.Sprintf(`
 apiVersion: v1
 kind: Pod
 metadata: {name: %s}
@@ -101,15 +103,15 @@ spec:
 `, name, image))
 }
 
-// runs starts a pod, and returns what it printed.
-func (a *agent) runs(t *testing.T, name, image string) string {
+// runPod starts a pod, and returns what it printed.
+func runPod(t *testing.T, a *ctrdtest.Agent, name, image string) string {
 	t.Helper()
 	pod := healPod(t, name, image)
-	check(t, startPod(t.Context(), a, pod))
-	a.exit(t, pod.Key())
+	ctrdtest.Check(t, ctrdtest.StartPod(t.Context(), a, pod))
+	a.Exit(t, pod.Key())
 	var out string
-	within(t, 10*time.Second, "it has printed all", func() bool { out = a.logOf(t, pod.Key()); return strings.HasSuffix(out, "ran\n") })
-	check(t, removePod(t.Context(), a, pod.Key()))
+	ctrdtest.Within(t, 10*time.Second, "it has printed all", func() bool { out = a.LogOf(t, pod.Key()); return strings.HasSuffix(out, "ran\n") })
+	ctrdtest.Check(t, ctrdtest.RemovePod(t.Context(), a, pod.Key()))
 	return out
 }
 
@@ -121,32 +123,32 @@ func layered(t *testing.T) v1.Image {
 		{Path: "second/file", Content: []byte(strings.Repeat("second\n", 20000)), Mode: 0o644}, {Path: "first/.wh.gone", Content: []byte{}},
 	}, nil)
 	layers, err := more.Layers()
-	check(t, err)
+	ctrdtest.Check(t, err)
 	img, err := mutate.AppendLayers(base, layers...)
-	check(t, err)
+	ctrdtest.Check(t, err)
 	return img
 }
 
 func TestDamageOfAPowerCutIsRepaired(t *testing.T) {
-	w := newWorld(t)
+	w := ctrdtest.NewWorld(t)
 	registry := testimages.Registry(t)
 	pulled := registry + "/team/layered:1"
 	testimages.Push(t, pulled, layered(t))
 	var told *toldEvents
-	open := func() *agent {
+	open := func() *ctrdtest.Agent {
 		told = &toldEvents{}
-		return w.openWith(t, func(c *Config) { c.Events = told })
+		return w.OpenWith(t, func(c *ctrd.Config) { c.Events = told })
 	}
 	a := open()
-	want := a.runs(t, "first", pulled)
+	want := runPod(t, a, "first", pulled)
 	if !strings.Contains(want, "second\n") || !strings.Contains(want, "kept\n") || strings.Contains(want, "gone") {
 		t.Fatalf("the image does not work: %.200q", want)
 	}
-	a.runs(t, "first", testImage)
-	a.stop(t)
+	runPod(t, a, "first", ctrdtest.TestImage)
+	a.Stop(t)
 	of := func(dir, part string) string {
 		t.Helper()
-		for _, path := range w.files(t, dir) {
+		for _, path := range filesBelow(t, w, dir) {
 			if strings.Contains(path, part) {
 				return path
 			}
@@ -160,61 +162,61 @@ func TestDamageOfAPowerCutIsRepaired(t *testing.T) {
 		told   string
 	}{
 		{"nothing", func() {}, ""},
-		{"a program cut short", func() { check(t, os.Truncate(of(snapshotFiles, "busybox"), 0)) }, "has 0 bytes"},
+		{"a program cut short", func() { ctrdtest.Check(t, os.Truncate(of(snapshotFiles, "busybox"), 0)) }, "has 0 bytes"},
 		{"zeros in a file of the upper layer", func() { zero(t, of(snapshotFiles, "second/file")) }, "second/file: differs after 0 bytes"},
 		{"a mark of a removed file", func() {
 			var mark string
-			check(t, filepath.WalkDir(filepath.Join(w.dir, "root", "containerd", snapshotFiles), func(path string, d fs.DirEntry, err error) error {
+			ctrdtest.Check(t, filepath.WalkDir(filepath.Join(w.Dir, "root", "containerd", snapshotFiles), func(path string, d fs.DirEntry, err error) error {
 				if err == nil && d.Type()&fs.ModeCharDevice != 0 {
 					mark = path
 				}
 				return err
 			}))
-			check(t, os.Remove(mark))
+			ctrdtest.Check(t, os.Remove(mark))
 		}, "/first/gone: is not marked as removed"},
 		{"all files of all layers", func() {
-			for _, path := range w.files(t, snapshotFiles) {
-				check(t, os.Truncate(path, 0))
+			for _, path := range filesBelow(t, w, snapshotFiles) {
+				ctrdtest.Check(t, os.Truncate(path, 0))
 			}
 		}, "files of layer"},
 		{"all blobs, and a program", func() {
-			for _, path := range w.files(t, blobFiles) {
+			for _, path := range filesBelow(t, w, blobFiles) {
 				zero(t, path)
 			}
-			check(t, os.Truncate(of(snapshotFiles, "busybox"), 1000))
+			ctrdtest.Check(t, os.Truncate(of(snapshotFiles, "busybox"), 1000))
 		}, "it was fetched again from the registry"},
-		{"a blob that is missing", func() { check(t, os.Remove(w.files(t, blobFiles)[0])) }, "is missing: damaged; it was fetched again from"},
+		{"a blob that is missing", func() { ctrdtest.Check(t, os.Remove(filesBelow(t, w, blobFiles)[0])) }, "is missing: damaged; it was fetched again from"},
 	} {
 		c.damage()
-		w.wentDown(t)
+		wentDown(t, w)
 		a = open()
-		if got := a.runs(t, "again", pulled); got != want {
+		if got := runPod(t, a, "again", pulled); got != want {
 			t.Errorf("%s: the container says %.200q", c.name, got)
 		}
-		a.runs(t, "again", testImage)
-		within(t, patience, "nothing is in doubt any more", func() bool {
-			b, err := os.ReadFile(filepath.Join(w.dir, "root", shutdownFile))
+		runPod(t, a, "again", ctrdtest.TestImage)
+		ctrdtest.Within(t, ctrdtest.Patience, "nothing is in doubt any more", func() bool {
+			b, err := os.ReadFile(filepath.Join(w.Dir, "root", shutdownFile))
 			return err == nil && !strings.Contains(string(b), "doubt")
 		})
 		if got := told.text(); (c.told == "") != (got == "") || !strings.Contains(got, c.told) || strings.Contains(got, notice.EventImageDamaged) {
 			t.Errorf("%s: told %s", c.name, got)
 		}
-		a.stop(t)
+		a.Stop(t)
 	}
 	a = open()
-	defer a.end(t)
+	defer a.End(t)
 	if got := told.text(); got != "" {
 		t.Errorf("after a stop: %s", got)
 	}
 }
 
 // dropLayers removes the unpacked layers of all images, as if they had never been unpacked.
-func (a *agent) dropLayers(t *testing.T) {
+func dropLayers(t *testing.T, a *ctrdtest.Agent) {
 	t.Helper()
-	ctx, sn := a.ns(t.Context()), a.client.SnapshotService(a.cfg.Snapshotter)
-	within(t, 10*time.Second, "no layer is left", func() bool {
+	ctx, sn := a.NS(t.Context()), a.Client.SnapshotService(a.Config.Snapshotter)
+	ctrdtest.Within(t, 10*time.Second, "no layer is left", func() bool {
 		var left []string
-		check(t, sn.Walk(ctx, func(_ context.Context, i snapshots.Info) error { left = append(left, i.Name); return nil }))
+		ctrdtest.Check(t, sn.Walk(ctx, func(_ context.Context, i snapshots.Info) error { left = append(left, i.Name); return nil }))
 		for _, name := range left {
 			_ = sn.Remove(ctx, name) // those with others on top later
 		}
@@ -224,30 +226,30 @@ func (a *agent) dropLayers(t *testing.T) {
 
 // TestBlobsThatAreDamagedWithoutAPowerCutAreRepaired from the source of the image when they are used.
 func TestBlobsThatAreDamagedWithoutAPowerCutAreRepaired(t *testing.T) {
-	w := newWorld(t)
+	w := ctrdtest.NewWorld(t)
 	registry := testimages.Registry(t)
 	pulled, other := registry+"/team/layered:1", registry+"/team/other:1"
 	base := layered(t)
 	testimages.Push(t, pulled, base)
 	above, err := testimages.FromFiles(t, []testimages.File{{Path: "third/file", Content: []byte("x")}}, nil).Layers()
-	check(t, err)
+	ctrdtest.Check(t, err)
 	on, err := mutate.AppendLayers(base, above...)
-	check(t, err)
+	ctrdtest.Check(t, err)
 	testimages.Push(t, other, on)
 	told := &toldEvents{}
-	open := func() *agent { return w.openWith(t, func(c *Config) { c.Events = told }) }
+	open := func() *ctrdtest.Agent { return w.OpenWith(t, func(c *ctrd.Config) { c.Events = told }) }
 	a := open()
-	defer func() { a.end(t) }()
-	want := a.runs(t, "first", pulled)
-	a.runs(t, "first", testImage)
+	defer func() { a.End(t) }()
+	want := runPod(t, a, "first", pulled)
+	runPod(t, a, "first", ctrdtest.TestImage)
 	all := func(damage func(*testing.T, string)) {
 		t.Helper()
-		for _, path := range w.files(t, blobFiles) {
+		for _, path := range filesBelow(t, w, blobFiles) {
 			damage(t, path)
 		}
 	}
-	empty := func(t *testing.T, path string) { t.Helper(); check(t, os.Truncate(path, 0)) }
-	gone := func(t *testing.T, path string) { t.Helper(); check(t, os.Remove(path)) }
+	empty := func(t *testing.T, path string) { t.Helper(); ctrdtest.Check(t, os.Truncate(path, 0)) }
+	gone := func(t *testing.T, path string) { t.Helper(); ctrdtest.Check(t, os.Remove(path)) }
 	for _, c := range []struct {
 		name    string
 		damage  func(*testing.T, string)
@@ -263,17 +265,17 @@ func TestBlobsThatAreDamagedWithoutAPowerCutAreRepaired(t *testing.T) {
 		told.all = nil
 		all(c.damage)
 		if c.restart {
-			a.stop(t)
+			a.Stop(t)
 			a = open()
 		} else {
-			a.dropLayers(t)
+			dropLayers(t, a)
 		}
-		if got := a.runs(t, "again", c.image); got != want {
+		if got := runPod(t, a, "again", c.image); got != want {
 			t.Errorf("%s: the container says %.200q", c.name, got)
 		}
-		a.runs(t, "again", testImage)
+		runPod(t, a, "again", ctrdtest.TestImage)
 		got := told.text()
-		for _, from := range []string{notice.EventImageRepaired + " image " + c.image, "it was fetched again from the registry", "it was fetched again from " + filepath.Join(w.dir, "images", "busybox.tar")} {
+		for _, from := range []string{notice.EventImageRepaired + " image " + c.image, "it was fetched again from the registry", "it was fetched again from " + filepath.Join(w.Dir, "images", "busybox.tar")} {
 			if !strings.Contains(got, from) {
 				t.Errorf("%s: nobody is told %q, but:\n%s", c.name, from, got)
 			}
@@ -285,31 +287,31 @@ func TestBlobsThatAreDamagedWithoutAPowerCutAreRepaired(t *testing.T) {
 }
 
 func TestAnImageThatCannotBeRepairedHoldsUpItsPodsOnly(t *testing.T) {
-	w := newWorld(t)
+	w := ctrdtest.NewWorld(t)
 	ok := "example.com/sound:1"
-	testimages.ArchiveOf(t, filepath.Join(w.dir, "images", "sound.tar"), testimages.Busybox(t, nil, testimages.File{Path: "other", Content: []byte("x")}), ok)
-	a := w.open(t)
-	a.runs(t, "one", testImage)
-	img, err := a.images.Get(t.Context(), testImage)
-	check(t, err)
-	a.stop(t)
-	archive := filepath.Join(w.dir, "images", "busybox.tar")
-	check(t, os.Rename(archive, filepath.Join(w.dir, "busybox.tar")))
+	testimages.ArchiveOf(t, filepath.Join(w.Dir, "images", "sound.tar"), testimages.Busybox(t, nil, testimages.File{Path: "other", Content: []byte("x")}), ok)
+	a := w.Open(t)
+	runPod(t, a, "one", ctrdtest.TestImage)
+	img, err := a.ImageStore.Get(t.Context(), ctrdtest.TestImage)
+	ctrdtest.Check(t, err)
+	a.Stop(t)
+	archive := filepath.Join(w.Dir, "images", "busybox.tar")
+	ctrdtest.Check(t, os.Rename(archive, filepath.Join(w.Dir, "busybox.tar")))
 	_, hex, _ := strings.Cut(img.ID, ":")
-	zero(t, filepath.Join(w.dir, "root", "containerd", blobFiles, "sha256", hex))
-	w.wentDown(t)
+	zero(t, filepath.Join(w.Dir, "root", "containerd", blobFiles, "sha256", hex))
+	wentDown(t, w)
 	told := &toldEvents{}
-	a = w.openWith(t, func(c *Config) { c.Events = told })
-	defer a.end(t)
-	a.runs(t, "two", ok)
-	err = startPod(t.Context(), a, healPod(t, "three", testImage))
+	a = w.OpenWith(t, func(c *ctrd.Config) { c.Events = told })
+	defer a.End(t)
+	runPod(t, a, "two", ok)
+	err = ctrdtest.StartPod(t.Context(), a, healPod(t, "three", ctrdtest.TestImage))
 	if err == nil || !strings.Contains(err.Error(), "is damaged") {
 		t.Errorf("started with %v", err)
 	}
-	if got := told.text(); !strings.Contains(got, notice.EventImageDamaged+" image "+testImage) {
+	if got := told.text(); !strings.Contains(got, notice.EventImageDamaged+" image "+ctrdtest.TestImage) {
 		t.Errorf("told %s", got)
 	}
-	check(t, os.Rename(filepath.Join(w.dir, "busybox.tar"), archive))
-	check(t, removePod(t.Context(), a, healPod(t, "three", testImage).Key()))
-	a.runs(t, "four", testImage) // once the registry is back
+	ctrdtest.Check(t, os.Rename(filepath.Join(w.Dir, "busybox.tar"), archive))
+	ctrdtest.Check(t, ctrdtest.RemovePod(t.Context(), a, healPod(t, "three", ctrdtest.TestImage).Key()))
+	runPod(t, a, "four", ctrdtest.TestImage) // once the registry is back
 }

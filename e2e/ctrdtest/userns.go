@@ -1,0 +1,27 @@
+//go:build e2e
+
+package ctrdtest
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+)
+
+// ShippedRunc returns the runc that comes with monopod.
+func ShippedRunc(t *testing.T) string {
+	t.Helper()
+	path, err := filepath.Abs("../../.cache/runc")
+	Check(t, err)
+	if out, err := exec.Command("make", "-C", "../..", path).CombinedOutput(); err != nil {
+		t.Fatalf("make %s: %v\n%s", path, err, out)
+	}
+	return path
+}
+
+// Exists reports whether a path exists.
+func Exists(path string) bool {
+	_, err := os.Lstat(path)
+	return err == nil
+}
