@@ -336,14 +336,14 @@ func TestContainerHasNoDescriptorsOfTheShim(t *testing.T) {
 	b := newBox(t, dir, "c1")
 	task := b.run(c, "exec sleep 1000")
 	eventually(t, "the shell became sleep", func() bool {
-		cmd, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", task.PIDOf()))
+		cmd, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", task.Pid()))
 		return strings.HasPrefix(string(cmd), "sleep")
 	})
-	fds, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", task.PIDOf()))
+	fds, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", task.Pid()))
 	check(t, err)
 	for _, fd := range fds {
 		if len(fd.Name()) > 1 || fd.Name() > "2" {
-			to, _ := os.Readlink(fmt.Sprintf("/proc/%d/fd/%s", task.PIDOf(), fd.Name()))
+			to, _ := os.Readlink(fmt.Sprintf("/proc/%d/fd/%s", task.Pid(), fd.Name()))
 			t.Errorf("fd %s -> %s", fd.Name(), to)
 		}
 	}
@@ -377,7 +377,7 @@ func TestInstancesRunSideBySide(t *testing.T) {
 	c2, _ := start(t, d2)
 	b1, b2 := newBox(t, d1, "same"), newBox(t, d2, "same")
 	t1, t2 := b1.run(c1, "exec sleep 1000"), b2.run(c2, "exec sleep 1000")
-	if t1.PIDOf() == t2.PIDOf() {
+	if t1.Pid() == t2.Pid() {
 		t.Error("one process for two containers")
 	}
 	b1.remove(c1)
@@ -394,13 +394,13 @@ func TestRestartInOneProcessKeepsContainers(t *testing.T) {
 	dir := directory(t)
 	c, stop := start(t, dir)
 	b := newBox(t, dir, "c1")
-	pid := b.run(c, "exec sleep 1000").PIDOf()
+	pid := b.run(c, "exec sleep 1000").Pid()
 	for range 3 {
 		stop()
 		c, stop = start(t, dir)
 		task := b.load(c)
-		if st, err := task.Status(ctx(t)); err != nil || st.Status != client.Running || task.PIDOf() != pid {
-			t.Fatalf("status %v, %v; pid %d, want %d", st, err, task.PIDOf(), pid)
+		if st, err := task.Status(ctx(t)); err != nil || st.Status != client.Running || task.Pid() != pid {
+			t.Fatalf("status %v, %v; pid %d, want %d", st, err, task.Pid(), pid)
 		}
 	}
 	b.remove(c)
@@ -414,7 +414,7 @@ func TestChildRunsContainers(t *testing.T) {
 	}
 	c, _ := start(t, dir)
 	b := newBox(t, dir, "stays")
-	pid := b.run(c, "exec sleep 1000").PIDOf()
+	pid := b.run(c, "exec sleep 1000").Pid()
 	newBox(t, dir, "ends").run(c, "until [ -e /tmp/go ]; do sleep 0.05; done; echo the end; exit 3",
 		withBind(filepath.Join(dir, "tmp"), "/tmp"))
 	newBox(t, dir, "dies").run(c, "exec sleep 1000")
@@ -504,8 +504,8 @@ func TestKillNine(t *testing.T) {
 	c, _ := start(t, dir)
 	t.Logf("started with two containers in %s", time.Since(began))
 	task := stays.load(c)
-	if st, err := task.Status(ctx(t)); err != nil || st.Status != client.Running || task.PIDOf() != pid {
-		t.Errorf("what stays: %v, %v, pid %d, want %d", st, err, task.PIDOf(), pid)
+	if st, err := task.Status(ctx(t)); err != nil || st.Status != client.Running || task.Pid() != pid {
+		t.Errorf("what stays: %v, %v, pid %d, want %d", st, err, task.Pid(), pid)
 	}
 	st, err := ends.load(c).Status(ctx(t))
 	if err != nil || st.Status != client.Stopped || st.ExitStatus != 3 {
@@ -574,7 +574,7 @@ func TestShimOfARunningInstanceDiesWithItsContainer(t *testing.T) {
 	dir := directory(t)
 	c, _ := start(t, dir)
 	b := newBox(t, dir, "c1")
-	pid := int(b.run(c, "exec sleep 1000").PIDOf())
+	pid := int(b.run(c, "exec sleep 1000").Pid())
 	events, _ := c.Subscribe(ctx(t), `topic=="/tasks/exit"`)
 	killShim(t, dir, "c1")
 	select {
