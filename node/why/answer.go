@@ -54,7 +54,7 @@ func All(f Facts) Answer {
 // blindness is why the runtime that was open cannot be asked about some pod; empty: it can.
 func blindness(pods []Pod) string {
 	for i := range pods {
-		if t := &pods[i].Trouble; t.Kind == troubleBlind {
+		if t := &pods[i].Trouble; t.Kind == model.TroubleBlind {
 			return cmp.Or(t.Message, t.Text)
 		}
 	}

@@ -79,8 +79,8 @@ func anyPod(t *rapid.T, name string) why.Pod {
 		p.Object.Status.InitContainerStatuses, p.Object.Status.ContainerStatuses = nil, nil
 	}
 	container := rapid.SampledFrom([]string{"", "app", "setup", "unknown"}).Draw(t, "container")
-	p.Trouble = why.Trouble{
-		Kind: rapid.SampledFrom([]string{
+	p.Trouble = model.Trouble{
+		Kind: rapid.SampledFrom([]model.TroubleKind{
 			"", "Blind", "Removing", "Held", "Halted", "Step", "Failed", "Underway", "Exited", "Probe", "Resize", "Kept",
 		}).Draw(t, "trouble"),
 		Container: container, Message: "message", Text: "text",
@@ -91,7 +91,7 @@ func anyPod(t *rapid.T, name string) why.Pod {
 		Count:   rapid.IntRange(0, 3).Draw(t, "count"), Cause: anyCause(t), Final: rapid.Bool().Draw(t, "final"), Stopping: rapid.Bool().Draw(t, "stopping"),
 	}
 	if p.Trouble.Kind == "" && rapid.Bool().Draw(t, "no trouble") {
-		p.Trouble = why.Trouble{}
+		p.Trouble = model.Trouble{}
 	}
 	if rapid.Bool().Draw(t, "is retried") {
 		p.NextTry = now.Add(time.Duration(rapid.IntRange(-5, 60).Draw(t, "next try")) * time.Second)
@@ -107,7 +107,7 @@ func anyPod(t *rapid.T, name string) why.Pod {
 	}
 	if rapid.Bool().Draw(t, "is busy") {
 		phases := []string{"", "set up network", "prepare volumes"}
-		p.Doing = []why.Doing{{
+		p.Doing = []model.Doing{{
 			Kind: rapid.SampledFrom([]string{"CreateSandbox", "StartContainer", "StopContainer", "SetupNetwork", "Other"}).Draw(t, "action"), Container: container,
 			Phase: rapid.SampledFrom(phases).Draw(t, "part"), Since: now.Add(-time.Duration(rapid.IntRange(0, 30).Draw(t, "since")) * time.Second),
 		}}

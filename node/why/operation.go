@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"monopod/internal/cause"
+	"monopod/internal/model"
 	"monopod/internal/units"
 )
 
@@ -30,8 +31,8 @@ type operation struct{ *builder }
 
 // longest returns an operation that takes at least that long: a phase, which is what the actions wait for, else the oldest; nil: there is
 // none.
-func (o *operation) longest(atLeast time.Duration) *Doing {
-	var oldest *Doing
+func (o *operation) longest(atLeast time.Duration) *model.Doing {
+	var oldest *model.Doing
 	for i := range o.Doing {
 		switch d := &o.Doing[i]; {
 		case o.Now.Sub(d.Since) < atLeast:
@@ -45,7 +46,7 @@ func (o *operation) longest(atLeast time.Duration) *Doing {
 }
 
 // what describes the operation.
-func (d *Doing) what() string {
+func doingText(d *model.Doing) string {
 	who := "the pod"
 	if d.Container != "" {
 		who = "container " + d.Container
@@ -66,8 +67,8 @@ func (d *Doing) what() string {
 }
 
 // stalled is about an action that does not come to an end: a runtime, a network plug-in or a file server hangs.
-func (o *operation) stalled(d *Doing) {
-	o.cause(cause.Stalled, d.Container, "%s, since %s (%s): this takes less than a second on a healthy machine", d.what(), short(o.Now.Sub(d.Since)), d.Kind)
+func (o *operation) stalled(d *model.Doing) {
+	o.cause(cause.Stalled, d.Container, "%s, since %s (%s): this takes less than a second on a healthy machine", doingText(d), short(o.Now.Sub(d.Since)), d.Kind)
 	at := d.Since.Add(givenUpAfter)
 	o.next(at, "it is given up %s and tried again; other pods do not wait for it", o.in(at))
 	if d.Phase == phaseVolumes {
@@ -83,7 +84,7 @@ func (o *operation) busy() bool {
 	if d == nil {
 		return false
 	}
-	o.cause(cause.Underway, d.Container, "%s, since %s", d.what(), short(o.Now.Sub(d.Since)))
+	o.cause(cause.Underway, d.Container, "%s, since %s", doingText(d), short(o.Now.Sub(d.Since)))
 	o.next(time.Time{}, "it waits for that, which takes less than a second on a healthy machine; after %s `monopod why` says what to look for", short(slow))
 	return true
 }

@@ -44,13 +44,13 @@ func (b *builder) headline() string {
 	switch {
 	case b.Daemon != "":
 		state = "cannot be asked about: monopod does not run"
-	case b.chain.Reason == cause.Removing, b.Trouble.Kind == troubleRemoving:
+	case b.chain.Reason == cause.Removing, b.Trouble.Kind == model.TroubleRemoving:
 		state = "is being removed"
 	case b.chain.Reason == cause.Underway, b.chain.Reason == cause.Updating:
 		state = "is on its way"
 	case b.Object.Status.Phase == corev1.PodFailed:
 		state = "has failed"
-	case b.chain.Reason == cause.RuntimeDown, b.Trouble.Kind == troubleBlind || b.Object.Status.Phase == corev1.PodUnknown:
+	case b.chain.Reason == cause.RuntimeDown, b.Trouble.Kind == model.TroubleBlind || b.Object.Status.Phase == corev1.PodUnknown:
 		state = "cannot be seen"
 	case b.ready():
 		state = "is ready, but not all is as it should be"
@@ -124,45 +124,45 @@ func (b *builder) causes() {
 	b.damaged()
 	op, held := &operation{b}, &heldPod{b}
 	if d := op.longest(slow); d != nil {
-		if b.Trouble.Kind == troubleRemoving {
+		if b.Trouble.Kind == model.TroubleRemoving {
 			held.removing()
 		}
 		op.stalled(d)
-		if b.Trouble.Kind == troubleUnderway || b.Trouble.Kind == troubleRemoving || b.Trouble.Kind == "" {
+		if b.Trouble.Kind == model.TroubleUnderway || b.Trouble.Kind == model.TroubleRemoving || b.Trouble.Kind == "" {
 			return
 		}
 	}
 	switch b.Trouble.Kind {
-	case troubleBlind:
+	case model.TroubleBlind:
 		b.blind()
-	case troubleRemoving:
+	case model.TroubleRemoving:
 		held.removing()
-	case troubleHeld:
+	case model.TroubleHeld:
 		held.held()
-	case troubleHalted:
+	case model.TroubleHalted:
 		held.halted()
-	case troubleStep:
+	case model.TroubleStep:
 		(&failedStep{b}).explain()
-	case troubleFailed:
+	case model.TroubleFailed:
 		held.failed()
-	case troubleExited:
+	case model.TroubleExited:
 		b.waiting()
 		if b.EndedBy[b.Trouble.Container] != "" && !b.NextTry.IsZero() {
 			op.endedByOthers(b.Trouble.Container)
 			return
 		}
 		explainExit(b, b.Trouble.Container)
-	case troubleProbe:
+	case model.TroubleProbe:
 		b.waiting()
 		(&failedProbe{builder: b}).explain()
-	case troubleResize:
+	case model.TroubleResize:
 		b.cause(cause.Resize, "", "its resources are not changed yet: %s", b.Trouble.Message)
 		b.retried("it is tried again")
 		b.act("give the container a limit above what it uses now, or restart it")
-	case troubleKept:
+	case model.TroubleKept:
 		b.cause(cause.Kept, "", "%s", b.Trouble.Text)
 		b.next(time.Time{}, "it follows its manifest again as soon as its source can be read")
-	case troubleUnderway:
+	case model.TroubleUnderway:
 		op.underway()
 	default:
 		b.quiet()

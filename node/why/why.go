@@ -123,11 +123,11 @@ type Pod struct {
 	Rollback Rollback
 	// Update is what the change of the manifest waits for, or that it is on trial; empty: nothing.
 	Update  string
-	Trouble Trouble
+	Trouble model.Trouble
 	// NextTry is when the agent acts again by itself; zero: it waits for an event.
 	NextTry time.Time
 	// Doing is what the runtime is carrying out for the pod, the oldest first.
-	Doing []Doing
+	Doing []model.Doing
 	// EndedBy says of containers, by name, that monopod (Agent) or a restart of the machine (Reboot) ended their last run: nothing was wrong with them.
 	EndedBy map[string]string
 	// Refused says of containers, by name, why the process of their last instance could not be started.
@@ -150,27 +150,6 @@ type Pod struct {
 	Listeners []Listener
 }
 
-// Doing is an action that is under way; see runner.Doing.
-type Doing struct {
-	Kind, Container string
-	// Phase is the part of the action that is under way; empty: this is about all of it.
-	Phase string
-	Since time.Time
-}
-
-// Trouble is the first problem of a pod; see runner.Trouble.
-type Trouble struct {
-	Kind, Container, Reason, Message string
-	Count                            int
-	At                               time.Time
-	// Stopped is why the agent ended the container; empty: it did not.
-	Stopped string
-	// Cause is the problem. Final: the ended container is not restarted. Stopping: it is being stopped because a probe failed.
-	Cause           cause.Cause
-	Final, Stopping bool
-	Text            string
-}
-
 // Rollback is that of a pod which runs by an earlier revision than its manifest.
 type Rollback struct {
 	// Text says all of it.
@@ -181,21 +160,6 @@ type Rollback struct {
 	// Culprit is the pod of the update group, in the same namespace, whose update failed; empty: this one.
 	Culprit string
 }
-
-// Kinds of trouble, spelled as those of runner.
-const (
-	troubleBlind    = "Blind"
-	troubleRemoving = "Removing"
-	troubleHeld     = "Held"
-	troubleHalted   = "Halted"
-	troubleStep     = "Step"
-	troubleFailed   = "Failed"
-	troubleUnderway = "Underway"
-	troubleExited   = "Exited"
-	troubleProbe    = "Probe"
-	troubleResize   = "Resize"
-	troubleKept     = "Kept"
-)
 
 // Listener is a process that has a port of the host.
 type Listener struct {

@@ -111,7 +111,7 @@ func waits(reason string) change {
 func failing(reason string, c cause.Cause) change {
 	return func(p *why.Pod) {
 		waits(reason)(p)
-		p.Trouble = why.Trouble{
+		p.Trouble = model.Trouble{
 			Kind: "Step", Container: c.Container, Reason: reason, Message: "step: " + c.Detail, Cause: c, Count: 2, At: now.Add(-2 * time.Second), Text: reason + ": step: " + c.Detail,
 		}
 		p.NextTry = now.Add(8 * time.Second)
@@ -128,7 +128,7 @@ func ended(code int32, reason, message string, lines ...string) change {
 		st.LastTerminationState.Terminated = &corev1.ContainerStateTerminated{
 			ExitCode: code, Reason: reason, Message: message, FinishedAt: metav1.NewTime(now.Add(-12 * time.Second)),
 		}
-		p.Trouble = why.Trouble{Kind: "Exited", Container: "app", Reason: reason, Text: "container app: exited"}
+		p.Trouble = model.Trouble{Kind: "Exited", Container: "app", Reason: reason, Text: "container app: exited"}
 		p.NextTry = now.Add(68 * time.Second)
 		p.Output = map[string][]string{"app": lines}
 	}
@@ -145,7 +145,7 @@ func doing(kind string, d time.Duration) change { return phase(kind, "", d) }
 // phase: so has a part of it.
 func phase(kind, name string, d time.Duration) change {
 	return func(p *why.Pod) {
-		p.Doing = append(p.Doing, why.Doing{Kind: kind, Container: map[bool]string{true: "app"}[strings.HasSuffix(kind, "Container")], Phase: name, Since: now.Add(-d)})
+		p.Doing = append(p.Doing, model.Doing{Kind: kind, Container: map[bool]string{true: "app"}[strings.HasSuffix(kind, "Container")], Phase: name, Since: now.Add(-d)})
 	}
 }
 
@@ -167,7 +167,7 @@ func refused(c cause.Cause) change {
 // endedBy: nothing was wrong with what ended last.
 func endedBy(by string) change { return func(p *why.Pod) { p.EndedBy = map[string]string{"app": by} } }
 
-func trouble(t why.Trouble) change { return func(p *why.Pod) { p.Trouble = t } }
+func trouble(t model.Trouble) change { return func(p *why.Pod) { p.Trouble = t } }
 
 func next(d time.Duration) change { return func(p *why.Pod) { p.NextTry = now.Add(d) } }
 
@@ -209,7 +209,7 @@ func probed(kind, output string, fault cause.Fault, failures int, listeners ...w
 		case "Liveness":
 			c.LivenessProbe = &corev1.Probe{ProbeHandler: h}
 		}
-		p.Trouble = why.Trouble{Kind: "Probe", Container: "app", Reason: kind, Text: "container app: its probe has not succeeded", Cause: inApp(cause.ProbePending, "")}
+		p.Trouble = model.Trouble{Kind: "Probe", Container: "app", Reason: kind, Text: "container app: its probe has not succeeded", Cause: inApp(cause.ProbePending, "")}
 		p.Probes = []model.Probe{{Container: "app", Kind: kind, Failures: failures, Threshold: 3, Output: output, Fault: fault, Next: now.Add(4 * time.Second)}}
 		p.Listeners = listeners
 	}
@@ -306,7 +306,7 @@ func TestEachCauseHasItsChain(t *testing.T) {
 		"image never pulled":                       oneOf(web(failing("ErrImageNeverPull", inApp(cause.ImageNeverPull, `Container image "registry.example/app:1" is not present with pull policy of Never`)))),
 		"image name":                               oneOf(web(failing("InvalidImageName", inApp(cause.ImageName, `couldn't parse image name "A B": invalid reference format`)))),
 		"image broken":                             oneOf(web(failing("ImageInspectError", inApp(cause.ImageBroken, `inspect image "registry.example/app:1": content digest sha256:00: not found`)))),
-		"edit that cannot be had":                  oneOf(web(trouble(why.Trouble{Kind: "Step", Container: "app", Reason: "ErrImagePull", Cause: cause.Cause{Kind: cause.ImageNotFound, Container: "app", Image: "registry.example/app:2", Registry: "registry.example"}, Count: 1}), next(9*time.Second))),
+		"edit that cannot be had":                  oneOf(web(trouble(model.Trouble{Kind: "Step", Container: "app", Reason: "ErrImagePull", Cause: cause.Cause{Kind: cause.ImageNotFound, Container: "app", Image: "registry.example/app:2", Registry: "registry.example"}, Count: 1}), next(9*time.Second))),
 
 		"missing configmap":           oneOf(web(failing("CreateContainerConfigError", lacks(cause.MissingConfigMap, "app", cause.ConfigMap, "setings"))), objects(near)),
 		"missing configmap elsewhere": oneOf(web(failing("CreateContainerConfigError", lacks(cause.MissingConfigMap, "app", cause.ConfigMap, "settings"))), objects(elsewhere)),
@@ -319,28 +319,28 @@ func TestEachCauseHasItsChain(t *testing.T) {
 		"host path":                   oneOf(web(failing("FailedMount", cause.Cause{Kind: cause.HostPath, Path: "/srv/data", Expected: "a directory"}))),
 		"volume":                      oneOf(web(failing("FailedMount", cause.Cause{Kind: cause.Mount, Detail: `MountVolume.SetUp failed for volume "nfs" : connection timed out`}))),
 
-		"host port of a pod": oneOf(web(waits("ContainerCreating"), trouble(why.Trouble{Kind: "Held", Reason: "HostPortConflict", Message: "host port 80/TCP is taken by pod default/other", Cause: cause.Cause{Kind: cause.HostPortPod, Pod: "default/other"}})), func(f *why.Facts) {
+		"host port of a pod": oneOf(web(waits("ContainerCreating"), trouble(model.Trouble{Kind: "Held", Reason: "HostPortConflict", Message: "host port 80/TCP is taken by pod default/other", Cause: cause.Cause{Kind: cause.HostPortPod, Pod: "default/other"}})), func(f *why.Facts) {
 			f.Pods = append(f.Pods, web(func(p *why.Pod) { p.Object.Name, p.Where = "other", "/etc/monopod/manifests/other.yaml:1" }))
 		}),
-		"uid of another pod": oneOf(web(waits("ContainerCreating"), trouble(why.Trouble{
+		"uid of another pod": oneOf(web(waits("ContainerCreating"), trouble(model.Trouble{
 			Kind: "Held", Reason: "UIDConflict", Message: "metadata.uid 1-2 is that of pod default/other, which has its directories and logs by it: remove the uid from the manifest",
 			Cause: cause.Cause{Kind: cause.UIDConflict, UID: "1-2", Pod: "default/other"},
 		})), func(f *why.Facts) {
 			f.Pods = append(f.Pods, web(func(p *why.Pod) { p.Object.Name, p.Where = "other", "/etc/monopod/manifests/other.yaml:1" }))
 		}),
-		"drained":            oneOf(web(waits(""), trouble(why.Trouble{Kind: "Halted", Reason: "Drained", Message: "m", Cause: cause.Cause{Kind: cause.Drained}}))),
-		"being drained":      oneOf(web(unready, trouble(why.Trouble{Kind: "Halted", Reason: "Drained", Message: "m", Cause: cause.Cause{Kind: cause.Drained}}))),
-		"cordoned":           oneOf(web(waits(""), trouble(why.Trouble{Kind: "Held", Reason: "NodeUnschedulable", Message: "m", Cause: cause.Cause{Kind: cause.Drained, Fault: cause.Cordoned}}))),
-		"handed over":        oneOf(web(unready, trouble(why.Trouble{Kind: "Halted", Reason: "HandedOver", Message: "m", Cause: cause.Cause{Kind: cause.ShuttingDown, Fault: cause.HandedOver}}))),
-		"shutting down":      oneOf(web(waits(""), trouble(why.Trouble{Kind: "Halted", Reason: "Terminated", Message: "m", Cause: cause.Cause{Kind: cause.ShuttingDown}}))),
-		"too many pods":      oneOf(web(waits("ContainerCreating"), trouble(why.Trouble{Kind: "Held", Reason: "OutOfpods", Message: "there are maxPods (110) pods already", Cause: cause.Cause{Kind: cause.TooManyPods, Resource: "pods"}}))),
-		"out of cpu":         oneOf(web(waits(""), trouble(why.Trouble{Kind: "Held", Reason: "OutOfcpu", Message: "Node didn't have enough resource: cpu, requested: 1500, used: 3000, capacity: 4000", Cause: cause.Cause{Kind: cause.OutOfResource, Resource: "cpu"}}))),
-		"another node":       oneOf(web(waits(""), trouble(why.Trouble{Kind: "Held", Reason: "NodeAffinity", Message: "Predicate NodeAffinity failed: node(s) didn't match Pod's node affinity/selector: nodeLabels has no disk=ssd", Cause: cause.Cause{Kind: cause.NodeMismatch}}))),
-		"under pressure":     oneOf(web(waits(""), trouble(why.Trouble{Kind: "Held", Reason: "Evicted", Message: "The node had condition: [MemoryPressure].", Cause: cause.Cause{Kind: cause.UnderPressure}}))),
-		"made room":          oneOf(web(waits(""), trouble(why.Trouble{Kind: "Failed", Reason: "Preempting", Message: "Preempted in order to admit critical pod default/db", Cause: cause.Cause{Kind: cause.MadeRoom, Pod: "default/db"}, At: now.Add(-4 * time.Second)}), next(6*time.Second))),
-		"evicted by machine": oneOf(web(waits(""), trouble(why.Trouble{Kind: "Failed", Reason: "Evicted", Message: "The node was low on resource: memory. Threshold quantity: 100Mi, available: 50Mi.", Cause: cause.Cause{Kind: cause.Evicted, Resource: "memory"}, At: now.Add(-4 * time.Second)}), next(6*time.Second))),
-		"held for a group":   oneOf(web(trouble(why.Trouble{Kind: "Held", Reason: "UpdateGroup", Message: "waits until pod default/first is ready"}))),
-		"just started":       oneOf(web(waits("ContainerCreating"), trouble(why.Trouble{Kind: "Held", Reason: "Starting", Message: "which pods hold host ports is not known yet", Cause: cause.Cause{Kind: cause.Underway}}))),
+		"drained":            oneOf(web(waits(""), trouble(model.Trouble{Kind: "Halted", Reason: "Drained", Message: "m", Cause: cause.Cause{Kind: cause.Drained}}))),
+		"being drained":      oneOf(web(unready, trouble(model.Trouble{Kind: "Halted", Reason: "Drained", Message: "m", Cause: cause.Cause{Kind: cause.Drained}}))),
+		"cordoned":           oneOf(web(waits(""), trouble(model.Trouble{Kind: "Held", Reason: "NodeUnschedulable", Message: "m", Cause: cause.Cause{Kind: cause.Drained, Fault: cause.Cordoned}}))),
+		"handed over":        oneOf(web(unready, trouble(model.Trouble{Kind: "Halted", Reason: "HandedOver", Message: "m", Cause: cause.Cause{Kind: cause.ShuttingDown, Fault: cause.HandedOver}}))),
+		"shutting down":      oneOf(web(waits(""), trouble(model.Trouble{Kind: "Halted", Reason: "Terminated", Message: "m", Cause: cause.Cause{Kind: cause.ShuttingDown}}))),
+		"too many pods":      oneOf(web(waits("ContainerCreating"), trouble(model.Trouble{Kind: "Held", Reason: "OutOfpods", Message: "there are maxPods (110) pods already", Cause: cause.Cause{Kind: cause.TooManyPods, Resource: "pods"}}))),
+		"out of cpu":         oneOf(web(waits(""), trouble(model.Trouble{Kind: "Held", Reason: "OutOfcpu", Message: "Node didn't have enough resource: cpu, requested: 1500, used: 3000, capacity: 4000", Cause: cause.Cause{Kind: cause.OutOfResource, Resource: "cpu"}}))),
+		"another node":       oneOf(web(waits(""), trouble(model.Trouble{Kind: "Held", Reason: "NodeAffinity", Message: "Predicate NodeAffinity failed: node(s) didn't match Pod's node affinity/selector: nodeLabels has no disk=ssd", Cause: cause.Cause{Kind: cause.NodeMismatch}}))),
+		"under pressure":     oneOf(web(waits(""), trouble(model.Trouble{Kind: "Held", Reason: "Evicted", Message: "The node had condition: [MemoryPressure].", Cause: cause.Cause{Kind: cause.UnderPressure}}))),
+		"made room":          oneOf(web(waits(""), trouble(model.Trouble{Kind: "Failed", Reason: "Preempting", Message: "Preempted in order to admit critical pod default/db", Cause: cause.Cause{Kind: cause.MadeRoom, Pod: "default/db"}, At: now.Add(-4 * time.Second)}), next(6*time.Second))),
+		"evicted by machine": oneOf(web(waits(""), trouble(model.Trouble{Kind: "Failed", Reason: "Evicted", Message: "The node was low on resource: memory. Threshold quantity: 100Mi, available: 50Mi.", Cause: cause.Cause{Kind: cause.Evicted, Resource: "memory"}, At: now.Add(-4 * time.Second)}), next(6*time.Second))),
+		"held for a group":   oneOf(web(trouble(model.Trouble{Kind: "Held", Reason: "UpdateGroup", Message: "waits until pod default/first is ready"}))),
+		"just started":       oneOf(web(waits("ContainerCreating"), trouble(model.Trouble{Kind: "Held", Reason: "Starting", Message: "which pods hold host ports is not known yet", Cause: cause.Cause{Kind: cause.Underway}}))),
 		"pod cidr":           oneOf(web(failing("CreatePodSandboxError", cause.Cause{Kind: cause.PodCIDR, Detail: "set up pod network: podCIDR 10.88.0.0/16 overlaps the route 10.0.0.0/8 by eth0; set podCIDR to a subnet that is free on this machine"}))),
 		"cni plugin missing": oneOf(web(failing("CreatePodSandboxError", cause.Cause{Kind: cause.CNIPlugin, Detail: `set up pod network: CNI plugin bridge is missing: failed to find plugin "bridge" in path [/opt/cni/bin]`}))),
 		"network":            oneOf(web(failing("CreatePodSandboxError", cause.Cause{Kind: cause.Network, Detail: `plugin type="bridge" failed (add): no IP addresses available in range set`}))),
@@ -349,15 +349,15 @@ func TestEachCauseHasItsChain(t *testing.T) {
 		"no such path":                      oneOf(web(ended(128, "StartError", `failed to create task: OCI runtime create failed: runc create failed: unable to start container process: error during container init: exec: "/bin/nope": stat /bin/nope: no such file or directory`), spec(`containers: [{name: app, image: a, command: [/bin/nope]}]`), refused(cause.Cause{Kind: cause.CommandNotFound, Program: "/bin/nope"}))),
 		"cannot start":                      oneOf(web(ended(128, "StartError", `runc create failed: error mounting "/x" to rootfs at "/etc/hosts": read-only file system`))),
 		"must not be root":                  oneOf(web(failing("CreateContainerConfigError", inApp(cause.NonRoot, `container has runAsNonRoot and image will run as root (pod: "web_default(u)", container: app)`)))),
-		"runtime hangs":                     oneOf(web(waits("ContainerCreating"), addressed, trouble(why.Trouble{Kind: "Underway", Container: "app", Text: "container app: about to start"}), doing("StartContainer", 45*time.Second))),
-		"network hangs":                     oneOf(web(waits("ContainerCreating"), trouble(why.Trouble{Kind: "Underway", Container: "app", Text: "container app: about to start"}), doing("StartContainer", 44*time.Second), phase("CreateSandbox", "set up network", 45*time.Second))),
-		"network takes time":                oneOf(web(waits("ContainerCreating"), trouble(why.Trouble{Kind: "Underway", Container: "app", Text: "container app: about to start"}), phase("CreateSandbox", "set up network", 4*time.Second), doing("StartContainer", 4*time.Second))),
-		"network hangs again":               oneOf(web(waits("ContainerCreating"), trouble(why.Trouble{Kind: "Underway", Container: "app", Text: "container app: about to start"}), doing("SetupNetwork", 45*time.Second))),
-		"volumes hang":                      oneOf(web(waits("ContainerCreating"), trouble(why.Trouble{Kind: "Underway", Container: "app", Text: "container app: being created"}), doing("CreateContainer", 45*time.Second), phase("CreateContainer", "prepare volumes", 45*time.Second))),
-		"runtime begins":                    oneOf(web(waits("ContainerCreating"), trouble(why.Trouble{Kind: "Underway", Container: "app", Text: "container app: being created"}), doing("CreateContainer", time.Second/2))),
-		"removal hangs":                     oneOf(web(unready, trouble(why.Trouble{Kind: "Removing", Text: "being removed"}), doing("RemoveSandbox", 45*time.Second))),
-		"teardown fails":                    oneOf(web(unready, gone, trouble(why.Trouble{Kind: "Removing", Reason: "Teardown", Count: 3, Text: "being removed: its containers have ended; mounts, network and cgroups are being removed for 20s, which has failed 3 times: unmount /x: device or resource busy"}), next(8*time.Second))),
-		"runtime takes time":                oneOf(web(waits("ContainerCreating"), addressed, trouble(why.Trouble{Kind: "Underway", Container: "app", Text: "container app: about to start"}), doing("StartContainer", 2*time.Second))),
+		"runtime hangs":                     oneOf(web(waits("ContainerCreating"), addressed, trouble(model.Trouble{Kind: "Underway", Container: "app", Text: "container app: about to start"}), doing("StartContainer", 45*time.Second))),
+		"network hangs":                     oneOf(web(waits("ContainerCreating"), trouble(model.Trouble{Kind: "Underway", Container: "app", Text: "container app: about to start"}), doing("StartContainer", 44*time.Second), phase("CreateSandbox", "set up network", 45*time.Second))),
+		"network takes time":                oneOf(web(waits("ContainerCreating"), trouble(model.Trouble{Kind: "Underway", Container: "app", Text: "container app: about to start"}), phase("CreateSandbox", "set up network", 4*time.Second), doing("StartContainer", 4*time.Second))),
+		"network hangs again":               oneOf(web(waits("ContainerCreating"), trouble(model.Trouble{Kind: "Underway", Container: "app", Text: "container app: about to start"}), doing("SetupNetwork", 45*time.Second))),
+		"volumes hang":                      oneOf(web(waits("ContainerCreating"), trouble(model.Trouble{Kind: "Underway", Container: "app", Text: "container app: being created"}), doing("CreateContainer", 45*time.Second), phase("CreateContainer", "prepare volumes", 45*time.Second))),
+		"runtime begins":                    oneOf(web(waits("ContainerCreating"), trouble(model.Trouble{Kind: "Underway", Container: "app", Text: "container app: being created"}), doing("CreateContainer", time.Second/2))),
+		"removal hangs":                     oneOf(web(unready, trouble(model.Trouble{Kind: "Removing", Text: "being removed"}), doing("RemoveSandbox", 45*time.Second))),
+		"teardown fails":                    oneOf(web(unready, gone, trouble(model.Trouble{Kind: "Removing", Reason: "Teardown", Count: 3, Text: "being removed: its containers have ended; mounts, network and cgroups are being removed for 20s, which has failed 3 times: unmount /x: device or resource busy"}), next(8*time.Second))),
+		"runtime takes time":                oneOf(web(waits("ContainerCreating"), addressed, trouble(model.Trouble{Kind: "Underway", Container: "app", Text: "container app: about to start"}), doing("StartContainer", 2*time.Second))),
 		"back after a drain":                oneOf(web(backAfter(143), endedBy("Agent"))),
 		"stopped by a drain":                oneOf(web(ended(143, "Error", ""), endedBy("Agent"))),
 		"after a reboot":                    oneOf(web(ended(255, "Unknown", ""), endedBy("Reboot"))),
@@ -396,7 +396,7 @@ func TestEachCauseHasItsChain(t *testing.T) {
 			p.Events = []string{"2026-11-21 11:59:40 Unhealthy: Liveness probe failed: HTTP probe failed with statuscode: 500"}
 		})),
 		"back after a crash": oneOf(web(ended(3, "Error", "", "no settings"), func(p *why.Pod) {
-			p.Trouble, p.NextTry = why.Trouble{}, time.Time{}
+			p.Trouble, p.NextTry = model.Trouble{}, time.Time{}
 			p.Object.Status.Conditions[0].Status = corev1.ConditionTrue
 			p.Object.Status.ContainerStatuses[0].State = corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(now.Add(-5 * time.Second))}}
 		})),
@@ -425,29 +425,29 @@ func TestEachCauseHasItsChain(t *testing.T) {
 
 		"init runs": oneOf(web(withInit, func(p *why.Pod) {
 			p.Object.Status.InitContainerStatuses = []corev1.ContainerStatus{{Name: "setup", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(now.Add(-90 * time.Second))}}}}
-		}, trouble(why.Trouble{Kind: "Underway", Container: "setup", Text: "init container setup: runs before the others", Cause: cause.Cause{Kind: cause.Underway, Container: "setup", Detail: "runs before the others"}}))),
+		}, trouble(model.Trouble{Kind: "Underway", Container: "setup", Text: "init container setup: runs before the others", Cause: cause.Cause{Kind: cause.Underway, Container: "setup", Detail: "runs before the others"}}))),
 		"init fails": oneOf(web(withInit, func(p *why.Pod) {
 			p.Object.Status.InitContainerStatuses = []corev1.ContainerStatus{{
 				Name: "setup", RestartCount: 1, State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff"}},
 				LastTerminationState: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 1, Reason: "Error", FinishedAt: metav1.NewTime(now.Add(-3 * time.Second))}},
 			}}
 			p.Output = map[string][]string{"setup": {"no disk"}}
-		}, trouble(why.Trouble{Kind: "Exited", Container: "setup", Text: "init container setup: exited"}), next(7*time.Second))),
+		}, trouble(model.Trouble{Kind: "Exited", Container: "setup", Text: "init container setup: exited"}), next(7*time.Second))),
 
-		"evicted":          oneOf(web(waits(""), trouble(why.Trouble{Kind: "Failed", Reason: "Evicted", Message: `Usage of EmptyDir volume "v" exceeds the limit "1Mi".`, Cause: cause.Cause{Kind: cause.Evicted, Fault: cause.VolumeLimit}, At: now.Add(-4 * time.Second)}), next(6*time.Second))),
-		"evicted for good": oneOf(web(waits(""), trouble(why.Trouble{Kind: "Failed", Reason: "Evicted", Message: `Usage of EmptyDir volume "v" exceeds the limit "1Mi".`, Cause: cause.Cause{Kind: cause.Evicted, Fault: cause.VolumeLimit}, At: now.Add(-4 * time.Second)}), func(p *why.Pod) { p.Object.Spec.RestartPolicy = corev1.RestartPolicyNever })),
-		"evicted bound": oneOf(web(waits(""), trouble(why.Trouble{Kind: "Failed", Reason: "Evicted", Message: "The node was low on resource: memory. Threshold quantity: 100Mi, available: 50Mi.", Cause: cause.Cause{Kind: cause.Evicted, Resource: "memory"}, At: now.Add(-4 * time.Second)}), func(p *why.Pod) {
+		"evicted":          oneOf(web(waits(""), trouble(model.Trouble{Kind: "Failed", Reason: "Evicted", Message: `Usage of EmptyDir volume "v" exceeds the limit "1Mi".`, Cause: cause.Cause{Kind: cause.Evicted, Fault: cause.VolumeLimit}, At: now.Add(-4 * time.Second)}), next(6*time.Second))),
+		"evicted for good": oneOf(web(waits(""), trouble(model.Trouble{Kind: "Failed", Reason: "Evicted", Message: `Usage of EmptyDir volume "v" exceeds the limit "1Mi".`, Cause: cause.Cause{Kind: cause.Evicted, Fault: cause.VolumeLimit}, At: now.Add(-4 * time.Second)}), func(p *why.Pod) { p.Object.Spec.RestartPolicy = corev1.RestartPolicyNever })),
+		"evicted bound": oneOf(web(waits(""), trouble(model.Trouble{Kind: "Failed", Reason: "Evicted", Message: "The node was low on resource: memory. Threshold quantity: 100Mi, available: 50Mi.", Cause: cause.Cause{Kind: cause.Evicted, Resource: "memory"}, At: now.Add(-4 * time.Second)}), func(p *why.Pod) {
 			p.Object.Annotations = map[string]string{"kubernetes.io/config.source": "apiserver"}
 		})),
-		"evicted just now": oneOf(web(unready, trouble(why.Trouble{Kind: "Failed", Reason: "Evicted", Message: `Usage of EmptyDir volume "v" exceeds the limit "1Mi".`, Cause: cause.Cause{Kind: cause.Evicted, Fault: cause.VolumeLimit}, At: now}), next(time.Second))),
-		"deadline":         oneOf(web(waits(""), trouble(why.Trouble{Kind: "Failed", Reason: "DeadlineExceeded", At: now.Add(-time.Minute)}))),
-		"failed otherwise": oneOf(web(waits(""), trouble(why.Trouble{Kind: "Failed", Reason: "Odd", Message: "nobody knows"}))),
-		"removing late":    oneOf(web(trouble(why.Trouble{Kind: "Removing", Text: "being removed"}), func(p *why.Pod) { p.Object.DeletionTimestamp = &metav1.Time{Time: now.Add(-time.Second)} })),
-		"removing":         oneOf(web(trouble(why.Trouble{Kind: "Removing", Text: "being removed: waiting for app to stop"}), func(p *why.Pod) { p.Object.DeletionTimestamp = &metav1.Time{Time: now.Add(20 * time.Second)} })),
-		"kept":             oneOf(web(trouble(why.Trouble{Kind: "Kept", Text: "its manifest has not been read since the agent started; the pod goes on as it was"}))),
-		"resize":           oneOf(web(trouble(why.Trouble{Kind: "Resize", Message: "container app: 90 bytes of memory are in use, more than the new limit of 80"}), next(3*time.Second))),
-		"pulling":          oneOf(web(waits("ContainerCreating"), trouble(why.Trouble{Kind: "Underway", Container: "app", Text: "container app: pulling image registry.example/app:1"}))),
-		"blind":            oneOf(web(trouble(why.Trouble{Kind: "Blind", Message: "observe: containerd: connection refused"}), next(time.Second)), func(f *why.Facts) { f.Places.Endpoint = "unix:///run/containerd/containerd.sock" }),
+		"evicted just now": oneOf(web(unready, trouble(model.Trouble{Kind: "Failed", Reason: "Evicted", Message: `Usage of EmptyDir volume "v" exceeds the limit "1Mi".`, Cause: cause.Cause{Kind: cause.Evicted, Fault: cause.VolumeLimit}, At: now}), next(time.Second))),
+		"deadline":         oneOf(web(waits(""), trouble(model.Trouble{Kind: "Failed", Reason: "DeadlineExceeded", At: now.Add(-time.Minute)}))),
+		"failed otherwise": oneOf(web(waits(""), trouble(model.Trouble{Kind: "Failed", Reason: "Odd", Message: "nobody knows"}))),
+		"removing late":    oneOf(web(trouble(model.Trouble{Kind: "Removing", Text: "being removed"}), func(p *why.Pod) { p.Object.DeletionTimestamp = &metav1.Time{Time: now.Add(-time.Second)} })),
+		"removing":         oneOf(web(trouble(model.Trouble{Kind: "Removing", Text: "being removed: waiting for app to stop"}), func(p *why.Pod) { p.Object.DeletionTimestamp = &metav1.Time{Time: now.Add(20 * time.Second)} })),
+		"kept":             oneOf(web(trouble(model.Trouble{Kind: "Kept", Text: "its manifest has not been read since the agent started; the pod goes on as it was"}))),
+		"resize":           oneOf(web(trouble(model.Trouble{Kind: "Resize", Message: "container app: 90 bytes of memory are in use, more than the new limit of 80"}), next(3*time.Second))),
+		"pulling":          oneOf(web(waits("ContainerCreating"), trouble(model.Trouble{Kind: "Underway", Container: "app", Text: "container app: pulling image registry.example/app:1"}))),
+		"blind":            oneOf(web(trouble(model.Trouble{Kind: "Blind", Message: "observe: containerd: connection refused"}), next(time.Second)), func(f *why.Facts) { f.Places.Endpoint = "unix:///run/containerd/containerd.sock" }),
 		"fine until now":   oneOf(web(), func(f *why.Facts) { f.Runtime = "containerd: connection refused" }),
 		"output dropped": oneOf(web(func(p *why.Pod) {
 			p.LogsDropped = "the output of container app is dropped: write /var/log/pods/default_web_u/app/0.log: no space left on device"
@@ -461,7 +461,7 @@ func TestEachCauseHasItsChain(t *testing.T) {
 		"not looked at":           oneOf(web(func(p *why.Pod) { p.Object.Status = corev1.PodStatus{Phase: corev1.PodUnknown} }), func(f *why.Facts) { f.Runtime = "containers cannot be seen: no space left\non device" }),
 		"image not allowed":       oneOf(web(failing("ImageNotAllowed", inApp(cause.ImageNotAllowed, "imagePolicy does not allow image registry.example/app:1: no rule matches it")))),
 		"image unsigned":          oneOf(web(failing("SignatureValidationFailed", inApp(cause.ImageUnsigned, `image "registry.example/app:1": signature validation failed: registry.example/app@sha256:1 has no signature`)))),
-		"pulling for long": oneOf(web(waits("ContainerCreating"), trouble(why.Trouble{Kind: "Underway", Container: "app", Text: "container app: pulling image registry.example/app:1"}), func(p *why.Pod) {
+		"pulling for long": oneOf(web(waits("ContainerCreating"), trouble(model.Trouble{Kind: "Underway", Container: "app", Text: "container app: pulling image registry.example/app:1"}), func(p *why.Pod) {
 			p.Pulls = []model.Pull{{Image: "registry.example/app:1", Since: now.Add(-3 * time.Minute), Done: 25_000_000, Total: 100_000_000}}
 		})),
 		"edit refused": oneOf(web(), func(f *why.Facts) {
@@ -524,9 +524,9 @@ func TestWithoutANameAllProblemsAreReported(t *testing.T) {
 		"all applied":      oneOf(web(pulling(cause.Cause{Kind: cause.ImageNotFound}), func(p *why.Pod) { p.Where = "/var/lib/monopod/applied/pod.default.web.yaml:1" }), inputs(fine, appliedTwice), applies),
 		"all pod and file": two,
 		"all runtime down": oneOf(web(func(p *why.Pod) { p.Object.Status = corev1.PodStatus{Phase: corev1.PodUnknown} }), func(f *why.Facts) { f.Runtime = "containerd: no space left on device" }),
-		"all blind": oneOf(web(trouble(why.Trouble{Kind: "Blind", Message: "observe: containerd: connection refused"})), func(f *why.Facts) {
+		"all blind": oneOf(web(trouble(model.Trouble{Kind: "Blind", Message: "observe: containerd: connection refused"})), func(f *why.Facts) {
 			f.Places.Endpoint = "unix:///run/containerd/containerd.sock"
-			f.Pods = append(f.Pods, web(func(p *why.Pod) { p.Object.Name = "db" }, trouble(why.Trouble{Kind: "Blind", Message: "observe: containerd: connection refused"})))
+			f.Pods = append(f.Pods, web(func(p *why.Pod) { p.Object.Name = "db" }, trouble(model.Trouble{Kind: "Blind", Message: "observe: containerd: connection refused"})))
 		}),
 		"all daemon hangs": oneOf(web(), func(f *why.Facts) {
 			f.Daemon, f.Hangs = "/run/monopod/monopod.sock did not answer within 30s", true
@@ -543,7 +543,7 @@ func TestWithoutANameAllProblemsAreReported(t *testing.T) {
 			f.Daemon = "nobody answers on /run/two.sock (connection refused)"
 			f.Instance = why.Instance{Config: "/etc/two.yaml", Socket: "/run/two.sock"}
 		}),
-		"blind in another instance": oneOf(web(trouble(why.Trouble{Kind: "Blind", Message: "no space left on device"}), next(time.Second)), func(f *why.Facts) { f.Instance = why.Instance{Config: "/etc/two.yaml", Socket: "/run/two.sock"} }),
+		"blind in another instance": oneOf(web(trouble(model.Trouble{Kind: "Blind", Message: "no space left on device"}), next(time.Second)), func(f *why.Facts) { f.Instance = why.Instance{Config: "/etc/two.yaml", Socket: "/run/two.sock"} }),
 		"all daemon down":           oneOf(web(func(p *why.Pod) { p.Object.Status = corev1.PodStatus{Phase: corev1.PodUnknown} }), inputs(broken), func(f *why.Facts) { f.Daemon = "nobody answers on /run/monopod/monopod.sock" }),
 	} {
 		t.Run(name, func(t *testing.T) { golden(t, name, shown(t, why.All(f))) })

@@ -6,6 +6,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"monopod/internal/model"
 	"monopod/runner"
 )
 
@@ -35,9 +36,9 @@ func (s *statusBuilder) stopping() bool {
 	return slices.ContainsFunc(s.Containers, func(c runner.Container) bool { return c.State == runner.ContainerRunning })
 }
 
-func (s *statusBuilder) troubleHalted() Trouble {
+func (s *statusBuilder) troubleHalted() model.Trouble {
 	h := s.Halt
-	t := Trouble{Kind: TroubleHalted, Reason: h.Reason, Message: h.Message, Cause: h.Cause, Text: h.Reason + ": " + h.Message}
+	t := model.Trouble{Kind: model.TroubleHalted, Reason: h.Reason, Message: h.Message, Cause: h.Cause, Text: h.Reason + ": " + h.Message}
 	if s.stopping() {
 		t.Text = fmt.Sprintf("being stopped: %s: %s", h.Reason, h.Message)
 	}

@@ -12,17 +12,6 @@ import (
 	"monopod/runner"
 )
 
-// Doing is an action that the runtime is applying.
-type Doing struct {
-	Kind runner.ActionKind
-	// Container is the container concerned; empty means the pod.
-	Container string
-	// Phase is the current part of the action; empty means the action as a whole. The network is set up while other actions are applied.
-	Phase string
-	// Since is when it began, by the machine's clock.
-	Since time.Time
-}
-
 // Halted reports whether the pod must not run now.
 func (s *Status) Halted() bool { return s.halt != nil }
 
@@ -43,11 +32,11 @@ type Status struct {
 	// Why describes the first problem in one line; empty if there is none.
 	Why string
 	// Trouble is the same problem as a value; Why is its text.
-	Trouble Trouble
+	Trouble model.Trouble
 	// Probes are the current results of the pod's probes.
 	Probes []model.Probe
 	// Doing are the actions that the runtime is applying, oldest first.
-	Doing []Doing
+	Doing []model.Doing
 	// EndedBy contains, by container name, what ended the last instance. Instances that ended by themselves are not in it.
 	EndedBy map[string]runner.EndedBy
 	// Failing are the causes of failed steps that are being retried, by container.

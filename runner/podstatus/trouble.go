@@ -9,63 +9,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"monopod/internal/cause"
+	"monopod/internal/model"
 	"monopod/manifests"
 	"monopod/runner"
 	"monopod/runner/plan"
 	"monopod/runner/probe"
-)
-
-// Trouble is the first problem of a pod. The zero value means none.
-type Trouble struct {
-	Kind TroubleKind
-	// Container is the container concerned; empty means the pod.
-	Container string
-	// Reason and Message are those of a failed step, of a held or failed pod, or of the unreachable runtime.
-	Reason, Message string
-	// Count is the number of consecutive failures of a step, At the time of the latest.
-	Count int
-	At    time.Time
-	// Stopped is why the agent ended a container that has exited; empty if it ended by itself.
-	Stopped string
-	// Cause is the cause of the problem; its kind may be empty if Kind is sufficient. For a probe, it distinguishes a failure from one that
-	// has not succeeded yet.
-	Cause cause.Cause
-	// Final reports that an exited container is not restarted.
-	Final bool
-	// Stopping is set while the container is being stopped because a probe has failed.
-	Stopping bool
-	// Text is the problem in one line.
-	Text string
-}
-
-// TroubleKind is the kind of a problem.
-type TroubleKind string
-
-// Kinds of trouble.
-const (
-	NoTrouble TroubleKind = ""
-	// TroubleBlind means that the runtime cannot be reached.
-	TroubleBlind TroubleKind = "Blind"
-	// TroubleRemoving means that the pod is no longer desired.
-	TroubleRemoving TroubleKind = "Removing"
-	// TroubleHeld means that the pod has to wait for another pod.
-	TroubleHeld TroubleKind = "Held"
-	// TroubleHalted means that the pod must not run now.
-	TroubleHalted TroubleKind = "Halted"
-	// TroubleStep means that a step failed and is being retried.
-	TroubleStep TroubleKind = "Step"
-	// TroubleFailed means that the pod has failed as a whole.
-	TroubleFailed TroubleKind = "Failed"
-	// TroubleUnderway means that an operation takes its time; it is not a failure.
-	TroubleUnderway TroubleKind = "Underway"
-	// TroubleExited means that the container has ended.
-	TroubleExited TroubleKind = "Exited"
-	// TroubleProbe means that a probe has failed, or has not succeeded yet.
-	TroubleProbe TroubleKind = "Probe"
-	// TroubleResize means that resources cannot be changed.
-	TroubleResize TroubleKind = "Resize"
-	// TroubleKept means that the manifest has not been read yet in this run.
-	TroubleKept TroubleKind = "Kept"
 )
 
 // troublesBuilder finds the first problem.
@@ -73,14 +21,14 @@ type troublesBuilder struct{ *statusBuilder }
 
 func troublesOf(s *statusBuilder) troublesBuilder { return troublesBuilder{s} }
 
-func (s troublesBuilder) trouble() Trouble {
+func (s troublesBuilder) trouble() model.Trouble {
 	switch {
 	case s.Blind != nil:
-		return Trouble{Kind: TroubleBlind, Message: s.Blind.Error(), Text: "the runtime cannot be asked: " + s.Blind.Error()}
+		return model.Trouble{Kind: model.TroubleBlind, Message: s.Blind.Error(), Text: "the runtime cannot be asked: " + s.Blind.Error()}
 	case s.Removing:
-		return Trouble{Kind: TroubleRemoving, Text: s.whyRemoving()}
+		return model.Trouble{Kind: model.TroubleRemoving, Text: s.whyRemoving()}
 	case s.Held != nil:
-		t := Trouble{Kind: TroubleHeld, Reason: s.Held.Reason, Message: s.Held.Message, Cause: s.Held.Cause, Text: s.Held.Reason + ": " + s.Held.Message}
+		t := model.Trouble{Kind: model.TroubleHeld, Reason: s.Held.Reason, Message: s.Held.Message, Cause: s.Held.Cause, Text: s.Held.Reason + ": " + s.Held.Message}
 		if f := s.failure(); f != nil && s.Sandbox != nil {
 			t.Text += "; before that: " + f.Reason + ": " + FailureMessage(f)
 		} else if s.Sandbox != nil {
@@ -94,7 +42,7 @@ func (s troublesBuilder) trouble() Trouble {
 		return s.troubleStep(f)
 	}
 	if f := s.failure(); f != nil {
-		return Trouble{Kind: TroubleFailed, Reason: f.Reason, Message: FailureMessage(f), Cause: f.Cause, At: f.At, Text: s.whyFailedPod(f)}
+		return model.Trouble{Kind: model.TroubleFailed, Reason: f.Reason, Message: FailureMessage(f), Cause: f.Cause, At: f.At, Text: s.whyFailedPod(f)}
 	}
 	if f, ok := s.Failures[plan.VolumesKey]; ok {
 		return s.troubleStep(f)
@@ -102,26 +50,26 @@ func (s troublesBuilder) trouble() Trouble {
 	if s.Prepared[""] == plan.PreparationRunning {
 		return underway("checking the new definition before the old one is stopped")
 	}
-	if t := s.troubleInit(); t.Kind != NoTrouble {
+	if t := s.troubleInit(); t.Kind != model.NoTrouble {
 		return t
 	}
 	for i := range s.pod.Spec.Containers {
-		if t := s.troubleContainer(&s.pod.Spec.Containers[i]); t.Kind != NoTrouble {
+		if t := s.troubleContainer(&s.pod.Spec.Containers[i]); t.Kind != model.NoTrouble {
 			t.Text = fmt.Sprintf("container %s: %s", t.Container, t.Text)
 			return t
 		}
 	}
 	if r := containersOf(s.statusBuilder).resizing(); len(r) > 0 {
-		return Trouble{Kind: TroubleResize, Reason: r[0].Reason, Message: r[0].Message, Text: "resources are not changed yet: " + r[0].Message}
+		return model.Trouble{Kind: model.TroubleResize, Reason: r[0].Reason, Message: r[0].Message, Text: "resources are not changed yet: " + r[0].Message}
 	}
 	if s.Kept {
-		return Trouble{Kind: TroubleKept, Text: "its manifest has not been read since the agent started; the pod goes on as it was"}
+		return model.Trouble{Kind: model.TroubleKept, Text: "its manifest has not been read since the agent started; the pod goes on as it was"}
 	}
-	return Trouble{}
+	return model.Trouble{}
 }
 
-func underway(text string) Trouble {
-	return Trouble{Kind: TroubleUnderway, Text: text, Cause: cause.Cause{Kind: cause.Underway, Detail: text}}
+func underway(text string) model.Trouble {
+	return model.Trouble{Kind: model.TroubleUnderway, Text: text, Cause: cause.Cause{Kind: cause.Underway, Detail: text}}
 }
 
 func (s troublesBuilder) whyRemoving() string {
@@ -148,7 +96,7 @@ func (s troublesBuilder) whyFailedPod(f *runner.PodFailure) string {
 }
 
 // troubleStep describes a failed step that concerns the whole pod.
-func (s troublesBuilder) troubleStep(f plan.Failure) Trouble {
+func (s troublesBuilder) troubleStep(f plan.Failure) model.Trouble {
 	t := stepTrouble(f, "")
 	if slices.ContainsFunc(s.Containers, func(c runner.Container) bool { return c.State == runner.ContainerRunning }) {
 		t.Text += "; what runs goes on"
@@ -156,15 +104,15 @@ func (s troublesBuilder) troubleStep(f plan.Failure) Trouble {
 	return t
 }
 
-func stepTrouble(f plan.Failure, container string) Trouble {
-	return Trouble{
-		Kind: TroubleStep, Container: container, Reason: f.Reason, Message: f.Message, Count: f.Count, At: f.At, Cause: f.Cause,
+func stepTrouble(f plan.Failure, container string) model.Trouble {
+	return model.Trouble{
+		Kind: model.TroubleStep, Container: container, Reason: f.Reason, Message: f.Message, Count: f.Count, At: f.At, Cause: f.Cause,
 		Text: f.Reason + ": " + f.Message,
 	}
 }
 
 // troubleInit returns the problem of the first incomplete init container.
-func (s troublesBuilder) troubleInit() Trouble {
+func (s troublesBuilder) troubleInit() model.Trouble {
 	for i := range s.pod.Spec.InitContainers {
 		spec := &s.pod.Spec.InitContainers[i]
 		if !manifests.IsSidecar(spec) && plan.InitPassed(&s.pod.Spec, &s.PodState, s.round, spec.Name) {
@@ -174,20 +122,20 @@ func (s troublesBuilder) troubleInit() Trouble {
 			continue
 		}
 		t := s.troubleContainer(spec)
-		if c := containersOf(s.statusBuilder).initInstance(spec.Name); t.Kind == NoTrouble && c != nil && c.State == runner.ContainerRunning && !manifests.IsSidecar(spec) {
+		if c := containersOf(s.statusBuilder).initInstance(spec.Name); t.Kind == model.NoTrouble && c != nil && c.State == runner.ContainerRunning && !manifests.IsSidecar(spec) {
 			t = underway("runs before the others")
 			t.Container = spec.Name
 		}
-		if t.Kind != NoTrouble {
+		if t.Kind != model.NoTrouble {
 			t.Text = fmt.Sprintf("init container %s: %s", spec.Name, t.Text)
 			return t
 		}
 	}
-	return Trouble{}
+	return model.Trouble{}
 }
 
 // troubleContainer returns the problem of a regular container; none if it is as desired.
-func (s troublesBuilder) troubleContainer(spec *corev1.Container) Trouble {
+func (s troublesBuilder) troubleContainer(spec *corev1.Container) model.Trouble {
 	c := shownInstance(s.Containers, spec.Name)
 	if f, ok := s.Failures[spec.Name]; ok {
 		t := stepTrouble(f, spec.Name)
@@ -196,7 +144,7 @@ func (s troublesBuilder) troubleContainer(spec *corev1.Container) Trouble {
 		}
 		return t
 	}
-	t := Trouble{Kind: TroubleUnderway, Container: spec.Name}
+	t := model.Trouble{Kind: model.TroubleUnderway, Container: spec.Name}
 	switch {
 	case s.Prepared[spec.Name] == plan.PreparationRunning:
 		t.Text = "pulling image " + spec.Image
@@ -209,7 +157,7 @@ func (s troublesBuilder) troubleContainer(spec *corev1.Container) Trouble {
 	case c.State == runner.ContainerRunning:
 		return s.troubleProbe(spec, c)
 	case c.Exit == nil:
-		return Trouble{}
+		return model.Trouble{}
 	default:
 		return s.troubleExited(spec, c)
 	}
@@ -217,16 +165,16 @@ func (s troublesBuilder) troubleContainer(spec *corev1.Container) Trouble {
 	return t
 }
 
-func (s troublesBuilder) troubleExited(spec *corev1.Container, c *runner.Container) Trouble {
+func (s troublesBuilder) troubleExited(spec *corev1.Container, c *runner.Container) model.Trouble {
 	r := s.restart(c)
-	t := Trouble{Kind: TroubleExited, Container: spec.Name, Reason: c.Exit.Reason, At: c.Exit.FinishedAt, Cause: c.Exit.Cause, Final: !r.Wanted}
+	t := model.Trouble{Kind: model.TroubleExited, Container: spec.Name, Reason: c.Exit.Reason, At: c.Exit.FinishedAt, Cause: c.Exit.Cause, Final: !r.Wanted}
 	if c.StopCause.Failed() {
 		t.Stopped = string(c.StopCause)
 	}
 	t.Text = fmt.Sprintf("exited with %d (%s)", c.Exit.ExitCode, c.Exit.Reason)
 	switch {
 	case !r.Wanted && c.Exit.ExitCode == 0:
-		return Trouble{}
+		return model.Trouble{}
 	case !r.Wanted:
 		t.Text += ", not restarted by restart policy " + string(plan.RestartPolicy(&s.pod.Spec, c))
 	default:
@@ -236,15 +184,15 @@ func (s troublesBuilder) troubleExited(spec *corev1.Container, c *runner.Contain
 }
 
 // troubleProbe returns the problem that the probes of a running container report.
-func (s troublesBuilder) troubleProbe(spec *corev1.Container, c *runner.Container) Trouble {
-	failed := func(kind probe.Kind) Trouble {
-		return Trouble{
-			Kind: TroubleProbe, Container: spec.Name, Reason: string(kind), Stopping: true, Cause: cause.Cause{Kind: cause.ProbeFailed, Container: spec.Name},
+func (s troublesBuilder) troubleProbe(spec *corev1.Container, c *runner.Container) model.Trouble {
+	failed := func(kind probe.Kind) model.Trouble {
+		return model.Trouble{
+			Kind: model.TroubleProbe, Container: spec.Name, Reason: string(kind), Stopping: true, Cause: cause.Cause{Kind: cause.ProbeFailed, Container: spec.Name},
 			Text: fmt.Sprintf("Unhealthy: %s probe failed; it is being stopped", kind),
 		}
 	}
-	pending := func(kind probe.Kind, text string) Trouble {
-		return Trouble{Kind: TroubleProbe, Container: spec.Name, Reason: string(kind), Text: text, Cause: cause.Cause{Kind: cause.ProbePending, Container: spec.Name}}
+	pending := func(kind probe.Kind, text string) model.Trouble {
+		return model.Trouble{Kind: model.TroubleProbe, Container: spec.Name, Reason: string(kind), Text: text, Cause: cause.Cause{Kind: cause.ProbePending, Container: spec.Name}}
 	}
 	switch h, ok := s.Probes[c.ID]; {
 	case ok && h.Failed != nil:
@@ -260,5 +208,5 @@ func (s troublesBuilder) troubleProbe(spec *corev1.Container, c *runner.Containe
 	case !s.Ready(spec, c):
 		return pending(probe.Readiness, "its readiness probe has not succeeded")
 	}
-	return Trouble{}
+	return model.Trouble{}
 }

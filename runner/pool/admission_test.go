@@ -11,11 +11,11 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"monopod/internal/cause"
+	"monopod/internal/model"
 	"monopod/manifests"
 	"monopod/runner"
 	"monopod/runner/admit"
 	"monopod/runner/plan"
-	"monopod/runner/podstatus"
 	"monopod/runner/runtimetest"
 )
 
@@ -50,7 +50,7 @@ func TestPodThatDoesNotFitIsRetriedWhenRoomIsFree(t *testing.T) {
 		r.update(a, b)
 		r.phases("a:Running b:Pending/OutOfcpu", "a", "b")
 		const want = "OutOfcpu: Node didn't have enough resource: cpu, requested: 2000, used: 3000, capacity: 4000"
-		if s := r.status("b"); s.Why != want || s.Trouble.Kind != podstatus.TroubleHeld {
+		if s := r.status("b"); s.Why != want || s.Trouble.Kind != model.TroubleHeld {
 			t.Errorf("why: %s", s.Why)
 		}
 		if said := events.String(); !strings.Contains(said, "W OutOfcpu b "+strings.TrimPrefix(want, "OutOfcpu: ")+"\n") {

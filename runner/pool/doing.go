@@ -6,19 +6,19 @@ import (
 	"sync"
 	"time"
 
+	"monopod/internal/model"
 	"monopod/runner"
-	"monopod/runner/podstatus"
 )
 
 // activities are the actions of a pod that the runtime has not completed yet. The zero value is empty.
 type activities struct {
 	mu  sync.Mutex
-	all []*podstatus.Doing
+	all []*model.Doing
 }
 
 // begin registers an action until end is called. Phases of the action are registered through the returned context.
 func (d *activities) begin(ctx context.Context, a runner.Action, now func() time.Time) (_ context.Context, end func()) {
-	of := podstatus.Doing{Kind: a.Kind, Container: a.Container, Since: now()}
+	of := model.Doing{Kind: string(a.Kind), Container: a.Container, Since: now()}
 	ctx = runner.WithBegin(ctx, func(phase string) func() {
 		part := of
 		part.Phase, part.Since = phase, now()
@@ -27,22 +27,22 @@ func (d *activities) begin(ctx context.Context, a runner.Action, now func() time
 	return ctx, d.add(&of)
 }
 
-func (d *activities) add(one *podstatus.Doing) (remove func()) {
+func (d *activities) add(one *model.Doing) (remove func()) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.all = append(d.all, one)
 	return func() {
 		d.mu.Lock()
 		defer d.mu.Unlock()
-		d.all = slices.DeleteFunc(d.all, func(o *podstatus.Doing) bool { return o == one })
+		d.all = slices.DeleteFunc(d.all, func(o *model.Doing) bool { return o == one })
 	}
 }
 
 // list returns the actions, oldest first.
-func (d *activities) list() []podstatus.Doing {
+func (d *activities) list() []model.Doing {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	var all []podstatus.Doing
+	var all []model.Doing
 	for _, one := range d.all {
 		all = append(all, *one)
 	}

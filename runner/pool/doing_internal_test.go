@@ -4,8 +4,8 @@ import (
 	"testing"
 	"time"
 
+	"monopod/internal/model"
 	"monopod/runner"
-	"monopod/runner/podstatus"
 )
 
 // The network is set up while other actions are applied, and outlasts the action that started it.
@@ -18,7 +18,7 @@ func TestPhaseIsReportedUntilItEnds(t *testing.T) {
 	over := runner.BeginPhase(ctx, runner.PhaseNetwork)
 	end()
 	_, ended := d.begin(t.Context(), runner.Action{Kind: runner.StartContainer, Container: "a"}, tick)
-	want := []podstatus.Doing{{Kind: runner.CreateSandbox, Phase: runner.PhaseNetwork, Since: time.Unix(102, 0)}, {Kind: runner.StartContainer, Container: "a", Since: time.Unix(103, 0)}}
+	want := []model.Doing{{Kind: string(runner.CreateSandbox), Phase: runner.PhaseNetwork, Since: time.Unix(102, 0)}, {Kind: string(runner.StartContainer), Container: "a", Since: time.Unix(103, 0)}}
 	if got := d.list(); len(got) != 2 || got[0] != want[0] || got[1] != want[1] {
 		t.Errorf("doing %+v", got)
 	}

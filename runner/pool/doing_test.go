@@ -23,7 +23,7 @@ func TestHangingActionIsReportedWithStartTime(t *testing.T) {
 		r.update(testPod("web", testContainer("a", runtimetest.ScriptServe)))
 		r.pass(30 * time.Second)
 		got := r.status("web").Doing
-		if len(got) != 1 || got[0].Kind != runner.StartContainer || got[0].Container != "a" || got[0].Since.Sub(began) > time.Second {
+		if len(got) != 1 || got[0].Kind != string(runner.StartContainer) || got[0].Container != "a" || got[0].Since.Sub(began) > time.Second {
 			t.Errorf("doing %+v", got)
 		}
 		r.pass(time.Minute)

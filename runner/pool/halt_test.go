@@ -8,10 +8,10 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"monopod/internal/model"
 	"monopod/manifests"
 	"monopod/runner"
 	"monopod/runner/plan"
-	"monopod/runner/podstatus"
 	"monopod/runner/runtimetest"
 )
 
@@ -39,7 +39,7 @@ func TestHaltedPodStopsAndResumes(t *testing.T) {
 		r.gate(drained(), "web")
 		r.expect("halt", "StopContainer a (halted: Drained)\nFinishContainer a (exited with 0)")
 		s := r.status("web")
-		if !s.Stopped() || !s.Halted() || s.Pod.Status.Phase != corev1.PodPending || s.Pod.Status.Reason != "Drained" || s.Why != "Drained: by a test" || s.Trouble.Kind != podstatus.TroubleHalted {
+		if !s.Stopped() || !s.Halted() || s.Pod.Status.Phase != corev1.PodPending || s.Pod.Status.Reason != "Drained" || s.Why != "Drained: by a test" || s.Trouble.Kind != model.TroubleHalted {
 			t.Errorf("stopped %v, %s %s, %+v", s.Stopped(), s.Pod.Status.Phase, s.Pod.Status.Reason, s.Trouble)
 		}
 		if term := s.Pod.Status.ContainerStatuses[0].State.Terminated; term == nil || s.Pod.UID != before.UID || s.Pod.Status.PodIP != before.Status.PodIP {

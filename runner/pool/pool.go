@@ -525,7 +525,7 @@ func (p *Pool) reportCrash(w *worker, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	s := p.entries[w.key].report.status
-	s.Trouble = podstatus.Trouble{Text: "internal error: " + printer.FirstLine(err.Error())}
+	s.Trouble = model.Trouble{Text: "internal error: " + printer.FirstLine(err.Error())}
 	s.Why = s.Trouble.Text
 	p.setStatusLocked(p.entries[w.key], s)
 }

@@ -13,9 +13,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/ptr"
 
+	"monopod/internal/model"
 	"monopod/manifests"
 	"monopod/runner"
-	"monopod/runner/podstatus"
 	"monopod/runner/runtimetest"
 )
 
@@ -365,7 +365,7 @@ func TestPanicOfOnePodDoesNotAffectOthers(t *testing.T) {
 		if s := r.status("y"); s.Pod.Status.Phase != corev1.PodRunning {
 			t.Errorf("y is %s", s.Pod.Status.Phase)
 		}
-		if s := r.status("x"); s.Why != "internal error: panic: out of its mind" || s.Trouble != (podstatus.Trouble{Text: s.Why}) {
+		if s := r.status("x"); s.Why != "internal error: panic: out of its mind" || s.Trouble != (model.Trouble{Text: s.Why}) {
 			t.Errorf("why: %s, %+v", s.Why, s.Trouble)
 		}
 		p.mu.Lock()

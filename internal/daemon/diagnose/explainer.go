@@ -92,17 +92,8 @@ func (e *Explainer) facts(ctx context.Context, namespace, name string) (why.Fact
 
 // reported returns what the pool reports about a pod.
 func reported(s *podstatus.Status) why.Pod {
-	t := s.Trouble
-	p := why.Pod{
-		Object: s.Pod, Where: verdict.Place(s.Origin), NextTry: s.NextTry, Refused: s.Refused,
-		Trouble: why.Trouble{
-			Kind: string(t.Kind), Container: t.Container, Reason: t.Reason, Message: t.Message, Count: t.Count, At: t.At, Stopped: t.Stopped, Text: s.Why,
-			Cause: t.Cause, Final: t.Final, Stopping: t.Stopping,
-		},
-	}
-	for _, d := range s.Doing {
-		p.Doing = append(p.Doing, why.Doing{Kind: string(d.Kind), Container: d.Container, Phase: d.Phase, Since: d.Since})
-	}
+	p := why.Pod{Object: s.Pod, Where: verdict.Place(s.Origin), NextTry: s.NextTry, Refused: s.Refused, Trouble: s.Trouble, Doing: s.Doing}
+	p.Trouble.Text = s.Why
 	for name, by := range s.EndedBy {
 		if p.EndedBy == nil {
 			p.EndedBy = map[string]string{}
@@ -123,13 +114,13 @@ func (e *Explainer) look(ctx context.Context, p *why.Pod, s *podstatus.Status, a
 	p.NetworkDamaged = unsettled(events, ctrd.EventNetworkDamaged, ctrd.EventNetworkRepaired)
 	p.NotMirrored = e.Unmirrored.Reason(s.Key())
 	p.Output = e.output(ctx, s.Pod)
-	if s.Trouble.Kind == podstatus.TroubleUnderway {
+	if s.Trouble.Kind == model.TroubleUnderway {
 		p.Pulls = e.pulls(ctx, s.Pod)
 	}
 	if len(p.Output) > 0 {
 		p.Events = offline.EventLines(e.Events.List(offline.PodEvents(s.Pod.Namespace, s.Pod.Name)))
 	}
-	if s.Pod.Spec.HostNetwork && s.Trouble.Kind == podstatus.TroubleExited {
+	if s.Pod.Spec.HostNetwork && s.Trouble.Kind == model.TroubleExited {
 		p.Listeners = e.holders(p.Output, s.Pod, all)
 	}
 	if refuses := func(v model.Probe) bool { return v.Fault == cause.Refused }; slices.ContainsFunc(p.Probes, refuses) {

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"monopod/internal/model"
 	"monopod/internal/offline"
 	"monopod/internal/printer"
 	"monopod/internal/verdict"
@@ -18,7 +19,6 @@ import (
 	"monopod/node"
 	"monopod/node/why"
 	"monopod/runner/ctrd"
-	"monopod/runner/podstatus"
 )
 
 // remover is a runtime that reports which pods it is still removing.
@@ -84,7 +84,7 @@ func (l *Removals) Facts(existing []why.Pod) []why.Pod {
 	}
 	var all []why.Pod
 	for _, r := range l.unless(func(k manifests.Key) bool { return known[k] }) {
-		p := why.Pod{Object: removed(&r), Where: verdict.Place(r.Pod.Origin), NextTry: r.Next, Trouble: why.Trouble{Kind: string(podstatus.TroubleRemoving), Reason: "Teardown", Text: removalText(&r), Count: r.Failed}}
+		p := why.Pod{Object: removed(&r), Where: verdict.Place(r.Pod.Origin), NextTry: r.Next, Trouble: model.Trouble{Kind: model.TroubleRemoving, Reason: "Teardown", Text: removalText(&r), Count: r.Failed}}
 		p.Object.Status.Phase = corev1.PodPending // its containers have ended
 		if r.Err != nil {
 			p.Trouble.Message = r.Err.Error()

@@ -14,7 +14,6 @@ import (
 	"monopod/manifests"
 	"monopod/node"
 	"monopod/node/why"
-	"monopod/runner/podstatus"
 	"monopod/runner/rollout"
 )
 
@@ -45,7 +44,7 @@ func (s *Store) viewsLocked() []node.PodView {
 	listed := map[manifests.Key]bool{}
 	for _, st := range s.pool.Pods() {
 		listed[st.Key()] = true
-		if s.unseen[st.Key()] && !st.Looked && st.Trouble.Kind != podstatus.TroubleBlind {
+		if s.unseen[st.Key()] && !st.Looked && st.Trouble.Kind != model.TroubleBlind {
 			out = append(out, s.withRevision(node.PodView{Pod: offline.Unknown(st.Pod), Origin: st.Origin, Why: NotLookedAt}))
 			continue
 		}
