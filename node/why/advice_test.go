@@ -50,9 +50,9 @@ func TestHeadlines(t *testing.T) {
 		{"is fine", oneOf(web())},
 		{"has done its work", oneOf(web(dead(corev1.PodSucceeded)))},
 		{"is not ready", oneOf(web(ended(1, "Error", "")))},
-		{"has failed", oneOf(web(dead(corev1.PodFailed), trouble(why.Trouble{Kind: "Failed", Reason: "DeadlineExceeded"})))},
-		{"is being removed", oneOf(web(trouble(why.Trouble{Kind: "Removing", Text: "deleted"})))},
-		{"is on its way", oneOf(web(waits("ContainerCreating"), trouble(why.Trouble{Kind: "Underway", Text: "pulling"})))},
+		{"has failed", oneOf(web(dead(corev1.PodFailed), trouble(model.Trouble{Kind: "Failed", Reason: "DeadlineExceeded"})))},
+		{"is being removed", oneOf(web(trouble(model.Trouble{Kind: "Removing", Text: "deleted"})))},
+		{"is on its way", oneOf(web(waits("ContainerCreating"), trouble(model.Trouble{Kind: "Underway", Text: "pulling"})))},
 		{"cannot be seen", oneOf(web(dead(corev1.PodUnknown)))},
 		{"is ready, but not all is as it should be", oneOf(web(func(p *why.Pod) { p.LogsDropped = "its output is lost" }))},
 		{"is ready, but not all is as it should be", oneOf(web(func(p *why.Pod) { p.Rollback.Text = "revision 1 runs" }))},
@@ -396,7 +396,7 @@ func TestGuessedNamesOfBrokenDocuments(t *testing.T) {
 
 func TestOperationsThatTakeLong(t *testing.T) {
 	underway := func(p *why.Pod) {
-		p.Trouble = why.Trouble{Kind: "Underway", Container: "app", Text: "container app: starting"}
+		p.Trouble = model.Trouble{Kind: "Underway", Container: "app", Text: "container app: starting"}
 	}
 	for _, tt := range []struct {
 		name   string
@@ -429,7 +429,7 @@ func TestRemovedPods(t *testing.T) {
 		return func(p *why.Pod) { at := metav1.NewTime(now.Add(d)); p.Object.DeletionTimestamp = &at }
 	}
 	removing := func(reason string, count int) change {
-		return trouble(why.Trouble{Kind: "Removing", Reason: reason, Count: count, Text: "its manifest is gone"})
+		return trouble(model.Trouble{Kind: "Removing", Reason: reason, Count: count, Text: "its manifest is gone"})
 	}
 	for want, changes := range map[string][]change{
 		"what still runs then is killed in 20s":              {removing("", 0), deleted(20 * time.Second)},
@@ -446,7 +446,7 @@ func TestRemovedPods(t *testing.T) {
 
 func TestEvictedPodsAndTheirReturn(t *testing.T) {
 	evicted := func(reason, resource string, changes ...change) why.Facts {
-		all := append([]change{waits(""), trouble(why.Trouble{
+		all := append([]change{waits(""), trouble(model.Trouble{
 			Kind: "Failed", Reason: reason, Message: "too much", At: now.Add(-time.Minute), Cause: cause.Cause{Resource: resource},
 		}), next(9 * time.Second)}, changes...)
 		return oneOf(web(all...))
