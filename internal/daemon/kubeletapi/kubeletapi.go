@@ -79,7 +79,7 @@ func (a *API) endpoints(named func(name, uid string) string) *endpoints.Endpoint
 		images = cfg.RootDirectory // an external containerd does not tell where its images are
 	}
 	return endpoints.New(endpoints.Config{
-		Node: cfg.NodeName, StreamPaths: slices.Collect(maps.Keys(stream.Paths())), Checks: d.Checks, Stats: usage, Tally: d.Tally, Configuration: configuration,
+		Node: cfg.NodeName, StreamPaths: slices.Sorted(maps.Keys(stream.Paths())), Checks: d.Checks, Stats: usage, Tally: d.Tally, Configuration: configuration,
 		Metrics: metrics.Handlers(metrics.Sources{
 			Node: cfg.NodeName, Version: version.String(), Tally: d.Tally, Checks: d.Checks, Stats: usage,
 			Pods: a.podObjects, Inputs: func() map[[2]string]int { return telemetry.CountInputs(d.State.Inputs()) }, Conditions: a.pressure,
