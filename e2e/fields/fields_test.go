@@ -119,7 +119,7 @@ func TestRowsAreAcceptedWithAndWithoutTheirFields(t *testing.T) {
 // TestTestsThatRowsNameExist also looks for the fields in them.
 func TestTestsThatRowsNameExist(t *testing.T) {
 	tests := map[string]string{}
-	for _, pattern := range []string{"../*_test.go", "../../runner/ctrd/*_e2e_test.go"} {
+	for _, pattern := range []string{"../*_test.go", "../../runner/ctrd/*_e2e_test.go", "../../runner/ctrd/*/*_e2e_test.go"} {
 		files, err := filepath.Glob(pattern)
 		if err != nil || len(files) == 0 {
 			t.Fatalf("%s: %v", pattern, err)
