@@ -37,8 +37,11 @@ const (
 func TestAttackMutatedManifests(t *testing.T) {
 	seeds := seedManifests(t)
 	n := 300
-	if large() {
+	switch {
+	case large():
 		n = 10_000
+	case testing.Short():
+		n = 100
 	}
 	expander, err := workload.NewExpander(workload.NewStore(filepath.Join(t.TempDir(), "workloads.json")), slog.New(slog.DiscardHandler))
 	if err != nil {

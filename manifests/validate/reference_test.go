@@ -224,6 +224,9 @@ func TestValidationAgreesWithTheAPIServer(t *testing.T) {
 	path := filepath.Join("testdata", "reference", "verdicts.jsonl")
 	if *oracle == "" {
 		want := readVerdicts(t, path)
+		if testing.Short() {
+			want = everyThird(want)
+		}
 		wanted := map[string]bool{}
 		for _, v := range want {
 			wanted[v.Name] = true
@@ -237,6 +240,14 @@ func TestValidationAgreesWithTheAPIServer(t *testing.T) {
 		writeVerdicts(t, path, choose(slices.Clone(want)))
 	}
 	compareVerdicts(t, mutants, want)
+}
+
+func everyThird(all []verdict) []verdict {
+	var some []verdict
+	for i := 0; i < len(all); i += 3 {
+		some = append(some, all[i])
+	}
+	return some
 }
 
 func compareVerdicts(t *testing.T, mutants []mutant, want []verdict) {
