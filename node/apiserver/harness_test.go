@@ -16,9 +16,17 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"monopod/manifests"
+	"monopod/node/apiserver/apitest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// Short names of apitest.
+var (
+	liar            = apitest.Liar
+	writeKubeconfig = apitest.WriteKubeconfig
+	flood           = apitest.Flood
+)
 
 // board is Pods of a test.
 type board struct {

@@ -1,4 +1,4 @@
-package apiserver
+package client_test
 
 import (
 	"bytes"
