@@ -3,7 +3,6 @@ package metrics
 import (
 	"context"
 	"errors"
-	"flag"
 	"log/slog"
 	"maps"
 	"net/http"
@@ -20,17 +19,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"monopod/internal/model"
+	"monopod/internal/testfiles"
 	"monopod/manifests"
 	"monopod/node/health"
 	"monopod/node/stats"
 )
 
-var update = flag.Bool("update", false, "rewrite docs/metrics.md")
-
-func TestMain(m *testing.M) {
-	flag.Parse()
-	goleak.VerifyTestMain(m)
-}
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // machine has one pod, in files.
 type machine struct {
@@ -212,17 +207,8 @@ func TestWhatIsToldIsAsPrometheusWantsIt(t *testing.T) {
 }
 
 func TestTheDocsHaveEachMetric(t *testing.T) {
-	const file = "../../docs/metrics.md"
 	want := docsHead + Table()
-	if *update {
-		if err := os.WriteFile(file, []byte(want), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	got, err := os.ReadFile(file)
-	if err != nil || string(got) != want {
-		t.Errorf("%s is not up to date (%v): go test ./node/metrics -update", file, err)
-	}
+	testfiles.Compare(t, "../../docs/metrics.md", want)
 	src, _ := sources(t)
 	src.fill()
 	for path, h := range Handlers(src, slog.New(slog.DiscardHandler)) {

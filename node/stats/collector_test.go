@@ -23,7 +23,7 @@ func TestPodsAreInTheOrderOfTheirNames(t *testing.T) {
 	pods, err := c.Pods(t.Context(), Options{})
 	var names []string
 	for i := range pods {
-		names = append(names, pods[i].Key.String())
+		names = append(names, pods[i].String())
 	}
 	if got := strings.Join(names, " "); err != nil || got != "a/a a/b b/a" {
 		t.Errorf("%s, %v", got, err)
