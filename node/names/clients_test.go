@@ -86,31 +86,15 @@ func TestClientsAreNotLookedThroughForEachQuery(t *testing.T) {
 	}
 }
 
-// selective is a resolver of the host that answers www.example.com only.
+// selective answers www.example.com only.
 func selective(t *testing.T, addr string) uint16 {
 	t.Helper()
-	c, err := net.ListenPacket("udp", addr)
-	if err != nil {
-		t.Fatal(err)
-	}
-	done := make(chan struct{})
-	t.Cleanup(func() { _ = c.Close(); <-done })
-	go func() {
-		defer close(done)
-		b := make([]byte, 512)
-		for {
-			n, from, err := c.ReadFrom(b)
-			if err != nil {
-				return
-			}
-			if q, _, _ := parseQuery(b[:n]); q.name == "www.example.com" {
-				r := newReply(q, dnsmessage.RCodeSuccess)
-				r.addresses(q.question.Name.String(), q.question.Type, []netip.Addr{netip.MustParseAddr("192.0.2.80")})
-				_, _ = c.WriteTo(r.pack(512), from)
-			}
+	return resolver(t, addr, func(q query) []*reply {
+		if q.name != "www.example.com" {
+			return nil
 		}
-	}()
-	return netip.MustParseAddrPort(c.LocalAddr().String()).Port()
+		return []*reply{example(q)}
+	})
 }
 
 // A pod that asks for more unknown names than may wait gets an error for some at once. Other pods are answered meanwhile.

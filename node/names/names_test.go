@@ -268,8 +268,8 @@ func FuzzAnswer(f *testing.F) {
 	})
 }
 
-// upstream is a resolver of the host: it knows www.example.com and nothing else.
-func upstream(t *testing.T, addr string) uint16 {
+// resolver is one of the host, with as many answers to a query as the function returns.
+func resolver(t *testing.T, addr string, answer func(query) []*reply) (port uint16) {
 	t.Helper()
 	c, err := net.ListenPacket("udp", addr)
 	if err != nil {
@@ -286,18 +286,32 @@ func upstream(t *testing.T, addr string) uint16 {
 				return
 			}
 			q, _, _ := parseQuery(b[:n])
-			r := newReply(q, dnsmessage.RCodeNameError)
-			if q.name == "www.example.com" {
-				r.RCode = dnsmessage.RCodeSuccess
-				r.addresses(q.question.Name.String(), q.question.Type, []netip.Addr{netip.MustParseAddr("192.0.2.80")})
+			for _, r := range answer(q) {
+				_, _ = c.WriteTo(r.pack(512), from)
 			}
-			forged := newReply(q, dnsmessage.RCodeSuccess)
-			forged.ID++
-			_, _ = c.WriteTo(forged.pack(512), from)
-			_, _ = c.WriteTo(r.pack(512), from)
 		}
 	}()
 	return netip.MustParseAddrPort(c.LocalAddr().String()).Port()
+}
+
+// example answers about www.example.com.
+func example(q query) *reply {
+	r := newReply(q, dnsmessage.RCodeSuccess)
+	r.addresses(q.question.Name.String(), q.question.Type, []netip.Addr{netip.MustParseAddr("192.0.2.80")})
+	return r
+}
+
+// upstream knows www.example.com and nothing else. A forged answer comes before each of its own.
+func upstream(t *testing.T, addr string) uint16 {
+	t.Helper()
+	return resolver(t, addr, func(q query) []*reply {
+		forged, r := newReply(q, dnsmessage.RCodeSuccess), newReply(q, dnsmessage.RCodeNameError)
+		forged.ID++
+		if q.name == "www.example.com" {
+			r = example(q)
+		}
+		return []*reply{forged, r}
+	})
 }
 
 func resolvConf(t *testing.T, text string) (path string) {
