@@ -2,6 +2,7 @@ package dirlock
 
 import (
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
@@ -46,4 +47,26 @@ func TestALockIsGivenBackThoughAChildHasItStill(t *testing.T) {
 		t.Fatal(err)
 	}
 	next.Release()
+}
+
+func TestAllDirectoriesAreLockedOrNone(t *testing.T) {
+	t.Parallel()
+	first, second := filepath.Join(t.TempDir(), "made", "for it"), t.TempDir()
+	held, err := TakeLocks(0, second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := TakeLocks(0, first, second); !IsHeld(err) || !strings.Contains(err.Error(), second) {
+		t.Errorf("the second one is held: %v", err)
+	}
+	held.Release()
+	both, err := TakeLocks(0, first, second)
+	if err != nil {
+		t.Fatalf("the first one is still locked: %v", err)
+	}
+	both.Release()
+	file := filepath.Join(first, LockName)
+	if _, err := TakeLocks(0, file); err == nil || IsHeld(err) {
+		t.Errorf("a file in place of a directory: %v", err)
+	}
 }

@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -70,5 +71,21 @@ func TestShimsAreFoundByTheirProgramAndArgument(t *testing.T) {
 	})
 	if got := budget.Children(dir, "shim", "/run/monopod/"); !slices.Equal(got, []int{11}) {
 		t.Errorf("%v", got)
+	}
+}
+
+func TestCgroupsAreRemovedByTheirNames(t *testing.T) {
+	s, _ := cgroups(t, v2(), "0::/\n", map[string]string{"u/busy/cgroup.procs": "7\n", "u/free/x": ""})
+	dir := filepath.Join(filepath.Dir(s.Proc), "u")
+	if err := os.Remove(filepath.Join(dir, "free", "x")); err != nil {
+		t.Fatal(err)
+	}
+	// These are plain directories: one with a file in it cannot be removed, for another reason than a cgroup with processes.
+	err := s.Leave("/free", "/none", "/busy")
+	if err == nil || !strings.Contains(err.Error(), "remove the cgroup /busy: directory not empty") || strings.Contains(err.Error(), "/none") {
+		t.Errorf("%v", err)
+	}
+	if left, _ := filepath.Glob(filepath.Join(dir, "*")); len(left) != 1 || filepath.Base(left[0]) != "busy" {
+		t.Errorf("left: %v", left)
 	}
 }

@@ -32,3 +32,27 @@ func TestTheUnitStartsAnyProgram(t *testing.T) {
 		t.Error("it does not know its own")
 	}
 }
+
+func TestAUnitStartsWhatItSays(t *testing.T) {
+	u := systemd.Unit("/opt/a b", "--config", "x $y")
+	for _, tt := range []struct {
+		program string
+		args    []string
+		want    bool
+	}{
+		{"/opt/a b", []string{"--config", "x $y"}, true},
+		{"/opt/a b", nil, false},
+		{"/opt/a", []string{"--config", "x $y"}, false},
+		{"/opt/a b", []string{"--config", "x $y", "-v"}, false},
+		{"/opt/a b", []string{"--config", "x"}, false},
+	} {
+		if got := systemd.Starts(u, tt.program, tt.args...); got != tt.want {
+			t.Errorf("%s %q: %v", tt.program, tt.args, got)
+		}
+	}
+	for text, want := range map[string]string{"[Service]\n": "", "ExecStart=\"/opt/x\n": "", "  ExecStart=/bin/x run\n": "/bin/x"} {
+		if got := systemd.Program(text); got != want {
+			t.Errorf("%q starts %q", text, got)
+		}
+	}
+}
