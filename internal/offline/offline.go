@@ -170,7 +170,7 @@ func SplitLines(text string) []string {
 	for line := range strings.Lines(text) {
 		line = strings.ToValidUTF8(strings.TrimRight(line, "\r\n"), "?")
 		if len(line) > lineLength {
-			line = line[:lineLength] + " ..."
+			line = strings.ToValidUTF8(line[:lineLength], "") + " ..." // the cut may split a character
 		}
 		all = append(all, line)
 	}
