@@ -88,7 +88,7 @@ func (a *Applier) apply(r localapi.ApplyRequest) (localapi.ApplyResult, []*pushe
 	if err := a.compare(objects); err != nil {
 		return localapi.ApplyResult{}, nil, err
 	}
-	if err := refusal(http.StatusConflict, metav1.StatusReasonConflict, a.owned(objects)); err != nil {
+	if err := refusal(http.StatusConflict, metav1.StatusReasonConflict, a.owned(a.view(), objects)); err != nil {
 		return localapi.ApplyResult{}, nil, err
 	}
 	result := localapi.ApplyResult{Objects: []localapi.AppliedObject{}, Notes: notes}
@@ -341,9 +341,8 @@ func (a *Applier) immutable(p *pushed, stored []byte) []*manifests.Error {
 
 // owned refuses objects that a source of higher precedence defines differently. An equal object may be applied: its
 // applied definition becomes effective when that source removes it.
-func (a *Applier) owned(objects []*pushed) []*manifests.Error {
+func (a *Applier) owned(now view, objects []*pushed) []*manifests.Error {
 	var errs []*manifests.Error
-	now := a.view()
 	for _, p := range objects {
 		owner := now.owner(p.ID)
 		if owner.At.Source == "" || !a.before(owner.At.Source) && owner.Workload == "" {
