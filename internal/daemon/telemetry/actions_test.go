@@ -1,10 +1,17 @@
 package telemetry
 
 import (
+	"context"
+	"errors"
+	"net/http"
+	"net/http/httptest"
 	"os"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -15,6 +22,7 @@ import (
 	"monopod/runner"
 	"monopod/runner/podstatus"
 	"monopod/runner/pool"
+	"monopod/runner/runtimetest"
 )
 
 func TestActionsAreCountedAsAKubeletCountsThem(t *testing.T) {
@@ -37,6 +45,76 @@ func TestActionsAreCountedAsAKubeletCountsThem(t *testing.T) {
 	} {
 		if got := actionOf(pod, row.action, row.err, 0); got != row.want {
 			t.Errorf("%s: %+v, want %+v", row.action, got, row.want)
+		}
+	}
+}
+
+// scrape returns the values of a Tally by metric and labels, without the buckets.
+func scrape(t *testing.T, tally *metrics.Tally) map[string]string {
+	t.Helper()
+	registry := prometheus.NewPedanticRegistry()
+	registry.MustRegister(tally)
+	answer := httptest.NewRecorder()
+	promhttp.HandlerFor(registry, promhttp.HandlerOpts{DisableCompression: true}).ServeHTTP(answer, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", http.NoBody))
+	all := map[string]string{}
+	for line := range strings.Lines(answer.Body.String()) {
+		if name, value, ok := strings.Cut(strings.TrimSpace(line), " "); ok && name != "#" && !strings.Contains(name, "_bucket") {
+			all[name] = value
+		}
+	}
+	return all
+}
+
+func TestWhatARuntimeDoesIsCounted(t *testing.T) {
+	rt, tally := runtimetest.NewFake(), metrics.NewTally()
+	rt.SetImage("present:1", true)
+	rt.Fail = func(_ manifests.Key, a runner.Action) error {
+		if a.Kind == runner.CreateContainer {
+			return context.Canceled
+		}
+		return nil
+	}
+	counted := Instrumented{Runtime: rt, Tally: tally}
+	present := runtimetest.NewContainer("here", runtimetest.ScriptServe)
+	present.Image = "present:1"
+	pod := runtimetest.NewPod("web", runtimetest.NewContainer("c", runtimetest.ScriptServe), present)
+	for _, a := range []runner.Action{{Kind: runner.EnsureImage, Container: "c"}, {Kind: runner.EnsureImage, Container: "here"}, {Kind: runner.CreateSandbox, UID: "u"}} {
+		if err := counted.Apply(t.Context(), pod.Key(), pod, a); err != nil {
+			t.Fatal(a, err)
+		}
+	}
+	if err := counted.Apply(t.Context(), pod.Key(), pod, runner.Action{Kind: runner.CreateContainer, Container: "c"}); !errors.Is(err, context.Canceled) {
+		t.Errorf("the error is lost: %v", err)
+	}
+	if _, err := counted.Exec(t.Context(), pod.Key(), runner.ExecRequest{ContainerID: "none", Command: []string{"x"}}); err == nil {
+		t.Error("a command ran in no container")
+	}
+	got := scrape(t, tally)
+	for name, want := range map[string]string{
+		"kubelet_image_pull_duration_seconds_count{image_size_in_bytes=\"0-10MB\"}":    "1", // not the one that was there
+		"kubelet_runtime_operations_total{operation_type=\"pull_image\"}":              "2",
+		"kubelet_runtime_operations_total{operation_type=\"exec_sync\"}":               "1",
+		"kubelet_runtime_operations_errors_total{operation_type=\"exec_sync\"}":        "1",
+		"kubelet_runtime_operations_errors_total{operation_type=\"create_container\"}": "1",
+		"monopod_action_errors_total{action=\"CreateContainer\",reason=\"Canceled\"}":  "1",
+		"monopod_action_duration_seconds_count{action=\"CreateSandbox\"}":              "1",
+		"kubelet_started_pods_total": "1",
+		"kubelet_runtime_operations_duration_seconds_count{operation_type=\"run_podsandbox\"}": "1",
+	} {
+		if got[name] != want {
+			t.Errorf("%s is %q, want %s", name, got[name], want)
+		}
+	}
+}
+
+func TestOperationsHaveTheNamesOfAKubelet(t *testing.T) {
+	for kind, want := range map[runner.ActionKind]string{
+		runner.CreateSandbox: "run_podsandbox", runner.RemoveSandbox: "remove_podsandbox", runner.EnsureImage: "pull_image", runner.CreateContainer: "create_container",
+		runner.StartContainer: "start_container", runner.StopContainer: "stop_container", runner.RemoveContainer: "remove_container", runner.UpdateResources: "update_container",
+		runner.SetupNetwork: "", runner.SyncVolumes: "", runner.FailPod: "",
+	} {
+		if got := operationOf(kind); got != want {
+			t.Errorf("%s: %q, want %q", kind, got, want)
 		}
 	}
 }
