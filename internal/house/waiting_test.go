@@ -33,7 +33,7 @@ func sleepers() map[string]string {
 		"e2e/apply_test.go":                            moment,
 		"e2e/stubborn_test.go":                         moment,
 		"e2e/rollout_test.go TestAnUpdateThatIsKilledAtAnyMomentEndsInOneRevision": moment,
-		"runner/ctrd/image/imagestore/preload_e2e_test.go":                         "the pace of what it does",
+		"runner/ctrd/image/preload/preload_e2e_test.go":                            "the pace of what it does",
 		"cmd/monopod/bench_test.go BenchmarkScaleIdle":                             "a benchmark: the time is what is measured",
 		"runner/probe/bench_test.go aThousandASecond":                              "a benchmark: the time is what is measured",
 		"cmd/monopod/bench_test.go measureResident":                                "a benchmark: what a process does by itself in that time is measured",

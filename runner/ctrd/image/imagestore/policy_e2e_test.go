@@ -1,6 +1,6 @@
 //go:build e2e
 
-package imagestore
+package imagestore_test
 
 import (
 	"crypto"
@@ -31,8 +31,10 @@ import (
 	"github.com/sigstore/sigstore/pkg/signature"
 	corev1 "k8s.io/api/core/v1"
 
+	"monopod/e2e/imagetest"
 	"monopod/e2e/testimages"
 	"monopod/runner"
+	"monopod/runner/ctrd/image/imagestore"
 	"monopod/runner/ctrd/image/registry"
 	"monopod/runner/ctrd/image/trust"
 )
@@ -47,18 +49,18 @@ type cosigner struct {
 func newCosigner(t *testing.T) cosigner {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	check(t, err)
+	imagetest.Check(t, err)
 	sv, err := signature.LoadSignerVerifier(key, crypto.SHA256)
-	check(t, err)
+	imagetest.Check(t, err)
 	text, err := cryptoutils.MarshalPublicKeyToPEM(key.Public())
-	check(t, err)
+	imagetest.Check(t, err)
 	return cosigner{t, sv, string(text)}
 }
 
 func (c cosigner) over(message []byte) string {
 	c.t.Helper()
 	sig, err := c.sv.SignMessage(strings.NewReader(string(message)))
-	check(c.t, err)
+	imagetest.Check(c.t, err)
 	return base64.StdEncoding.EncodeToString(sig)
 }
 
@@ -69,7 +71,7 @@ func (c cosigner) sign(repository, digest string) {
 	img, err := mutate.Append(mutate.MediaType(empty.Image, types.OCIManifestSchema1), mutate.Addendum{
 		Layer: static.NewLayer(payload, trust.SimpleType), Annotations: map[string]string{trust.SimpleAnnotation: c.over(payload)},
 	})
-	check(c.t, err)
+	imagetest.Check(c.t, err)
 	testimages.Push(c.t, repository+":"+trust.SimpleTag(digest), img)
 }
 
@@ -81,19 +83,19 @@ func (c cosigner) attach(repository, digest string, subject v1.Descriptor) {
 	bundle, err := json.Marshal(map[string]any{"dsseEnvelope": dsse.Envelope{
 		PayloadType: payloadType, Payload: base64.StdEncoding.EncodeToString(statement), Signatures: []dsse.Signature{{Sig: c.over(dsse.PAE(payloadType, statement))}},
 	}})
-	check(c.t, err)
+	imagetest.Check(c.t, err)
 	const media = trust.BundleType + ".v0.3+json"
 	img, err := mutate.Append(mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), media), mutate.Addendum{Layer: static.NewLayer(bundle, media)})
-	check(c.t, err)
+	imagetest.Check(c.t, err)
 	with, ok := mutate.Subject(img, subject).(v1.Image)
 	if !ok {
 		c.t.Fatal("not an image")
 	}
 	dig, err := with.Digest()
-	check(c.t, err)
+	imagetest.Check(c.t, err)
 	ref, err := name.ParseReference(repository + "@" + dig.String())
-	check(c.t, err)
-	check(c.t, remote.Write(ref, with))
+	imagetest.Check(c.t, err)
+	imagetest.Check(c.t, remote.Write(ref, with))
 }
 
 func signedBy(signers ...cosigner) trust.Keys {
@@ -105,7 +107,7 @@ func signedBy(signers ...cosigner) trust.Keys {
 }
 
 func TestOnlyImagesThatTheRulesAllowAreUsed(t *testing.T) {
-	c := containerd(t)
+	c := imagetest.Containerd(t)
 	srv := httptest.NewServer(fake.New(fake.WithReferrersSupport(true)))
 	defer srv.Close()
 	addr := strings.TrimPrefix(srv.URL, "http://")
@@ -115,13 +117,13 @@ func TestOnlyImagesThatTheRulesAllowAreUsed(t *testing.T) {
 		img := testimages.FromFiles(t, []testimages.File{{Path: "x", Content: []byte{byte(i)}, Mode: 0o644}}, nil)
 		testimages.Push(t, addr+"/"+repo+":1", img)
 		dig, err := img.Digest()
-		check(t, err)
+		imagetest.Check(t, err)
 		digests[repo] = dig.String()
 		if repo == "signed/bundle" {
 			mt, err := img.MediaType()
-			check(t, err)
+			imagetest.Check(t, err)
 			size, err := img.Size()
-			check(t, err)
+			imagetest.Check(t, err)
 			mine.attach(addr+"/"+repo, dig.String(), v1.Descriptor{MediaType: mt, Digest: dig, Size: size})
 		}
 	}
@@ -131,8 +133,8 @@ func TestOnlyImagesThatTheRulesAllowAreUsed(t *testing.T) {
 	mine.sign(addr+"/signed/moved", digests["signed/tag"])
 
 	rules := trust.Rules{{Match: addr + "/closed", Deny: true}, {Match: addr + "/signed", Keys: signedBy(old, mine)}, {Match: addr + "/free"}}
-	s := store(t, c, func(cfg *Config) { cfg.Rules = rules })
-	ensure := func(s *Store, repo string, policy corev1.PullPolicy) error {
+	s := imagetest.Store(t, c, func(cfg *imagestore.Config) { cfg.Rules = rules })
+	ensure := func(s *imagestore.Store, repo string, policy corev1.PullPolicy) error {
 		_, err := s.Ensure(t.Context(), addr+"/"+repo+":1", policy)
 		return err
 	}
@@ -141,18 +143,18 @@ func TestOnlyImagesThatTheRulesAllowAreUsed(t *testing.T) {
 		"signed/none": "has no signature", "signed/foreign": "by none of the keys", "signed/moved": "has no signature",
 	} {
 		err := ensure(s, repo, corev1.PullIfNotPresent)
-		if want == "" && err != nil || want != "" && (reason(err) != runner.ReasonSignatureValidationFailed || !strings.Contains(err.Error(), want)) {
+		if want == "" && err != nil || want != "" && (imagetest.Reason(err) != runner.ReasonSignatureValidationFailed || !strings.Contains(err.Error(), want)) {
 			t.Errorf("%s: %v, want %q", repo, err, want)
 		}
 	}
 	for _, repo := range []string{"closed/any", "other/any"} {
-		if err := ensure(s, repo, corev1.PullIfNotPresent); reason(err) != runner.ReasonImageNotAllowed {
+		if err := ensure(s, repo, corev1.PullIfNotPresent); imagetest.Reason(err) != runner.ReasonImageNotAllowed {
 			t.Errorf("%s: %v", repo, err)
 		}
 	}
 	// What is refused is not here.
 	here, err := s.Inventory.List(t.Context())
-	check(t, err)
+	imagetest.Check(t, err)
 	for _, i := range here {
 		for _, n := range i.Names {
 			if n != addr+"/signed/tag:1" && n != addr+"/signed/bundle:1" && n != addr+"/free/any:1" {
@@ -161,41 +163,41 @@ func TestOnlyImagesThatTheRulesAllowAreUsed(t *testing.T) {
 		}
 	}
 	// Images from before the rules are verified, and the result is recorded, so that the registry is contacted only once.
-	lax := store(t, c, nil)
-	check(t, ensure(lax, "signed/none", corev1.PullIfNotPresent))
-	if err := ensure(s, "signed/none", corev1.PullNever); reason(err) != runner.ReasonSignatureValidationFailed {
+	lax := imagetest.Store(t, c, nil)
+	imagetest.Check(t, ensure(lax, "signed/none", corev1.PullIfNotPresent))
+	if err := ensure(s, "signed/none", corev1.PullNever); imagetest.Reason(err) != runner.ReasonSignatureValidationFailed {
 		t.Errorf("it was here before: %v", err)
 	}
 	mine.sign(addr+"/signed/none", digests["signed/none"])
-	check(t, ensure(s, "signed/none", corev1.PullNever))
-	check(t, ensure(s, "signed/tag", corev1.PullAlways))
+	imagetest.Check(t, ensure(s, "signed/none", corev1.PullNever))
+	imagetest.Check(t, ensure(s, "signed/tag", corev1.PullAlways))
 	pinned, err := s.EnsureDigest(t.Context(), "/root", addr+"/signed/tag:1", digests["signed/tag"], corev1.PullIfNotPresent)
-	check(t, err)
+	imagetest.Check(t, err)
 	if pinned.Target != digests["signed/tag"] {
 		t.Errorf("%+v", pinned)
 	}
 	srv.Close()
-	again := store(t, c, func(cfg *Config) { cfg.Rules = rules }) // as after a restart
-	check(t, ensure(again, "signed/none", corev1.PullIfNotPresent))
-	check(t, ensure(again, "signed/tag", corev1.PullIfNotPresent))
+	again := imagetest.Store(t, c, func(cfg *imagestore.Config) { cfg.Rules = rules }) // as after a restart
+	imagetest.Check(t, ensure(again, "signed/none", corev1.PullIfNotPresent))
+	imagetest.Check(t, ensure(again, "signed/tag", corev1.PullIfNotPresent))
 	// Other keys make it be asked again, and the registry is away.
-	rotated := store(t, c, func(cfg *Config) { cfg.Rules = trust.Rules{{Match: "*", Keys: signedBy(old)}} })
-	if err := ensure(rotated, "signed/tag", corev1.PullIfNotPresent); reason(err) != runner.ReasonSignatureValidationFailed {
+	rotated := imagetest.Store(t, c, func(cfg *imagestore.Config) { cfg.Rules = trust.Rules{{Match: "*", Keys: signedBy(old)}} })
+	if err := ensure(rotated, "signed/tag", corev1.PullIfNotPresent); imagetest.Reason(err) != runner.ReasonSignatureValidationFailed {
 		t.Errorf("another key: %v", err)
 	}
 }
 
 func TestPreloadedImagesNeedNoSignatureWhereTheyAreTrusted(t *testing.T) {
-	c := containerd(t)
+	c := imagetest.Containerd(t)
 	dir := t.TempDir()
 	testimages.Archive(t, filepath.Join(dir, "a.tar"), "example.com/a:1")
 	for _, trusted := range []bool{true, false} {
-		s := store(t, c, func(cfg *Config) {
+		s := imagetest.Store(t, c, func(cfg *imagestore.Config) {
 			cfg.PreloadDirs = []string{dir}
 			cfg.Rules = trust.Rules{{Match: "example.com", Keys: signedBy(newCosigner(t)), TrustPreloaded: trusted}}
 		})
-		stop, err := runPreload(t, s)
-		check(t, err)
+		stop, err := imagetest.RunPreload(t, s)
+		imagetest.Check(t, err)
 		stop()
 		if _, err := s.Ensure(t.Context(), "example.com/a:1", corev1.PullNever); (err == nil) != trusted {
 			t.Errorf("trusted: %v: %v", trusted, err)
@@ -205,7 +207,7 @@ func TestPreloadedImagesNeedNoSignatureWhereTheyAreTrusted(t *testing.T) {
 
 // TestASignatureCountsForWhatWasSigned: a name that comes to stand for something else, by an archive, keeps its labels.
 func TestASignatureCountsForWhatWasSigned(t *testing.T) {
-	c := containerd(t)
+	c := imagetest.Containerd(t)
 	addr := testimages.Registry(t)
 	ref, mine := addr+"/signed/app:1", newCosigner(t)
 	file := func(content string) v1.Image {
@@ -214,42 +216,42 @@ func TestASignatureCountsForWhatWasSigned(t *testing.T) {
 	signed, other := file("signed"), file("other")
 	testimages.Push(t, ref, signed)
 	dig, err := signed.Digest()
-	check(t, err)
+	imagetest.Check(t, err)
 	mine.sign(addr+"/signed/app", dig.String())
 	dir := t.TempDir()
-	strict := store(t, c, func(cfg *Config) {
+	strict := imagetest.Store(t, c, func(cfg *imagestore.Config) {
 		cfg.PreloadDirs, cfg.Rules = []string{dir}, trust.Rules{{Match: "*", Keys: signedBy(mine)}}
 	})
 	_, err = strict.Ensure(t.Context(), ref, corev1.PullIfNotPresent)
-	check(t, err)
+	imagetest.Check(t, err)
 	testimages.ArchiveOf(t, filepath.Join(dir, "a.tar"), other, ref)
-	stop, err := runPreload(t, strict)
-	check(t, err)
+	stop, err := imagetest.RunPreload(t, strict)
+	imagetest.Check(t, err)
 	stop()
-	if img, err := strict.Ensure(t.Context(), ref, corev1.PullNever); reason(err) != runner.ReasonSignatureValidationFailed {
+	if img, err := strict.Ensure(t.Context(), ref, corev1.PullNever); imagetest.Reason(err) != runner.ReasonSignatureValidationFailed {
 		t.Errorf("what an archive put in the place of what was signed: %+v, %v", img, err)
 	}
 
 	// The other way round: what a registry put in the place of what an archive had brought is not the archive's.
-	trusting := store(t, c, func(cfg *Config) {
+	trusting := imagetest.Store(t, c, func(cfg *imagestore.Config) {
 		cfg.PreloadDirs, cfg.Rules = []string{dir}, trust.Rules{{Match: "*", Keys: signedBy(mine), TrustPreloaded: true}}
 	})
-	stop, err = runPreload(t, trusting)
-	check(t, err)
+	stop, err = imagetest.RunPreload(t, trusting)
+	imagetest.Check(t, err)
 	stop()
 	_, err = trusting.Ensure(t.Context(), ref, corev1.PullNever)
-	check(t, err)
+	imagetest.Check(t, err)
 	testimages.Push(t, ref, file("unsigned"))
-	lax := store(t, c, nil)
+	lax := imagetest.Store(t, c, nil)
 	_, err = lax.Ensure(t.Context(), ref, corev1.PullAlways)
-	check(t, err)
-	if img, err := trusting.Ensure(t.Context(), ref, corev1.PullNever); reason(err) != runner.ReasonSignatureValidationFailed {
+	imagetest.Check(t, err)
+	if img, err := trusting.Ensure(t.Context(), ref, corev1.PullNever); imagetest.Reason(err) != runner.ReasonSignatureValidationFailed {
 		t.Errorf("what a registry put in the place of what was preloaded: %+v, %v", img, err)
 	}
 }
 
 func TestSignaturesInPrivateRegistriesAreFoundByTheLoginsOfThePod(t *testing.T) {
-	c := containerd(t)
+	c := imagetest.Containerd(t)
 	var private atomic.Bool
 	open := fake.New(fake.Logger(slog.NewLogLogger(slog.DiscardHandler, 0)))
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -266,13 +268,13 @@ func TestSignaturesInPrivateRegistriesAreFoundByTheLoginsOfThePod(t *testing.T) 
 	img := testimages.FromFiles(t, []testimages.File{{Path: "x", Content: []byte("x"), Mode: 0o644}}, nil)
 	testimages.Push(t, ref, img)
 	dig, err := img.Digest()
-	check(t, err)
+	imagetest.Check(t, err)
 	mine.sign(addr+"/signed/app", dig.String())
-	_, err = store(t, c, nil).Ensure(t.Context(), ref, corev1.PullIfNotPresent) // before there were rules
-	check(t, err)
+	_, err = imagetest.Store(t, c, nil).Ensure(t.Context(), ref, corev1.PullIfNotPresent) // before there were rules
+	imagetest.Check(t, err)
 	private.Store(true)
-	s := store(t, c, func(cfg *Config) { cfg.Rules = trust.Rules{{Match: "*", Keys: signedBy(mine)}} })
-	if _, err := s.Ensure(t.Context(), ref, corev1.PullIfNotPresent); reason(err) != runner.ReasonSignatureValidationFailed {
+	s := imagetest.Store(t, c, func(cfg *imagestore.Config) { cfg.Rules = trust.Rules{{Match: "*", Keys: signedBy(mine)}} })
+	if _, err := s.Ensure(t.Context(), ref, corev1.PullIfNotPresent); imagetest.Reason(err) != runner.ReasonSignatureValidationFailed {
 		t.Errorf("without a login: %v", err)
 	}
 	ctx := registry.WithLogins(t.Context(), []registry.Login{{Pattern: addr, User: "me", Password: "secret"}})

@@ -1,8 +1,10 @@
 //go:build e2e
 
-package imagestore
+package imagestore_test
 
 import (
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/base64"
 	"encoding/pem"
 	"fmt"
@@ -22,8 +24,10 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 	corev1 "k8s.io/api/core/v1"
 
+	"monopod/e2e/imagetest"
 	"monopod/e2e/testimages"
 	"monopod/runner"
+	"monopod/runner/ctrd/image/imagestore"
 	"monopod/runner/ctrd/image/registry"
 	"monopod/runner/ctrd/image/registrytest"
 )
@@ -90,9 +94,9 @@ func (p *private) seen() []string {
 func hostDir(t *testing.T, root, host string, files map[string]string) {
 	t.Helper()
 	dir := filepath.Join(root, strings.ReplaceAll(host, ":", "_")+"_")
-	check(t, os.MkdirAll(dir, 0o755))
+	imagetest.Check(t, os.MkdirAll(dir, 0o755))
 	for name, text := range files {
-		check(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
+		imagetest.Check(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
 	}
 }
 
@@ -103,20 +107,20 @@ func authFile(t *testing.T, logins map[string]string) string {
 		auths = append(auths, fmt.Sprintf(`%q: {"auth": %q}`, host, base64.StdEncoding.EncodeToString([]byte(login))))
 	}
 	file := filepath.Join(t.TempDir(), "config.json")
-	check(t, os.WriteFile(file, []byte(`{"auths": {`+strings.Join(auths, ", ")+`}}`), 0o600))
+	imagetest.Check(t, os.WriteFile(file, []byte(`{"auths": {`+strings.Join(auths, ", ")+`}}`), 0o600))
 	return file
 }
 
 func TestPrivateRegistriesWithTheirOwnAuthorities(t *testing.T) {
-	c := containerd(t)
+	c := imagetest.Containerd(t)
 	reg := newPrivate(t, "me", "secret")
 	reg.push(t, "app:1", "me", "secret")
 	root := t.TempDir()
 	access := registry.Access{HostsDirs: []string{filepath.Join(root, "none"), root}, AuthFile: authFile(t, map[string]string{reg.addr: "me:secret"})}
-	s := store(t, c, func(cfg *Config) { cfg.Access = access })
+	s := imagetest.Store(t, c, func(cfg *imagestore.Config) { cfg.Access = access })
 	ref := reg.addr + "/app:1"
 	// A server on loopback with a certificate of an unknown authority.
-	if _, err := s.Ensure(t.Context(), ref, corev1.PullAlways); reason(err) != runner.ReasonErrImagePull {
+	if _, err := s.Ensure(t.Context(), ref, corev1.PullAlways); imagetest.Reason(err) != runner.ReasonErrImagePull {
 		t.Errorf("without its authority: %v", err)
 	}
 	hostDir(t, root, reg.addr, map[string]string{"hosts.toml": "server = \"https://" + reg.addr + "\"\nca = [\n"})
@@ -135,7 +139,7 @@ func TestPrivateRegistriesWithTheirOwnAuthorities(t *testing.T) {
 }
 
 func TestMirrorsAreAskedFirstAndShownTheirOwnLoginsOnly(t *testing.T) {
-	c := containerd(t)
+	c := imagetest.Containerd(t)
 	origin, mirror := newPrivate(t, "me", "origin-secret"), newPrivate(t, "mirror-user", "mirror-secret")
 	origin.push(t, "team/app:1", "me", "origin-secret")
 	origin.push(t, "team/other:1", "me", "origin-secret")
@@ -145,13 +149,13 @@ func TestMirrorsAreAskedFirstAndShownTheirOwnLoginsOnly(t *testing.T) {
 		"hosts.toml": fmt.Sprintf("server = \"https://%s\"\nca = \"ca.pem\"\n\n[host.\"https://%s\"]\n  capabilities = [\"pull\", \"resolve\"]\n  ca = \"ca.pem\"\n", origin.addr, mirror.addr),
 		"ca.pem":     string(origin.ca) + string(mirror.ca),
 	})
-	s := store(t, c, func(cfg *Config) {
+	s := imagetest.Store(t, c, func(cfg *imagestore.Config) {
 		cfg.HostsDirs = []string{root}
 		cfg.AuthFile = authFile(t, map[string]string{mirror.addr: "mirror-user:mirror-secret"})
 	})
 	ctx := registry.WithLogins(t.Context(), []registry.Login{{Pattern: origin.addr, User: "me", Password: "origin-secret"}})
 	img, err := s.Ensure(ctx, origin.addr+"/team/app:1", corev1.PullAlways)
-	check(t, err)
+	imagetest.Check(t, err)
 	if !strings.HasPrefix(img.Digest, origin.addr+"/team/app@") {
 		t.Errorf("it is called %s", img.Digest)
 	}
@@ -177,18 +181,18 @@ func TestMirrorsAreAskedFirstAndShownTheirOwnLoginsOnly(t *testing.T) {
 }
 
 func TestPluginsGiveTheLoginsOfPulls(t *testing.T) {
-	c := containerd(t)
+	c := imagetest.Containerd(t)
 	addr := testimages.AuthRegistry(t, "user-of-"+"x", "pw")
 	testimages.Push(t, addr+"/app:1", testimages.Busybox(t, nil), remote.WithAuth(&authn.Basic{Username: "user-of-x", Password: "pw"}))
 	p, dir := plugins(t, registrytest.ProvidersHead+registrytest.Entry("p", addr, ""), map[string]string{"p": strings.ReplaceAll(registrytest.Answering("Registry", "", addr), "user-of-"+addr, "user-of-x")})
-	s := store(t, c, func(cfg *Config) { cfg.Providers = p })
+	s := imagetest.Store(t, c, func(cfg *imagestore.Config) { cfg.Providers = p })
 	if _, err := s.Ensure(t.Context(), addr+"/app:1", corev1.PullAlways); err != nil {
 		t.Fatal(err)
 	}
 	if n := strings.Count(registrytest.Asked(t, dir), "CredentialProviderRequest"); n != 1 {
 		t.Errorf("asked %d times", n)
 	}
-	check(t, os.WriteFile(filepath.Join(dir, "p"), []byte("#!/bin/sh\necho the cloud is down >&2\nexit 1\n"), 0o755))
+	imagetest.Check(t, os.WriteFile(filepath.Join(dir, "p"), []byte("#!/bin/sh\necho the cloud is down >&2\nexit 1\n"), 0o755))
 	p.Cache = map[registry.CacheKey]registry.CachedLogins{}
 	if _, err := s.Ensure(t.Context(), addr+"/app:1", corev1.PullAlways); err == nil || !strings.Contains(err.Error(), "the cloud is down") {
 		t.Errorf("it does not say why there is no login: %v", err)
@@ -196,13 +200,13 @@ func TestPluginsGiveTheLoginsOfPulls(t *testing.T) {
 }
 
 func TestPullsTakeNoMoreOfTheNetworkThanTheyMay(t *testing.T) {
-	c := containerd(t)
+	c := imagetest.Containerd(t)
 	ref := testimages.Registry(t) + "/a:1"
-	testimages.Push(t, ref, testimages.FromFiles(t, []testimages.File{{Path: "x", Content: noise(5, 1<<20), Mode: 0o644}}, nil))
-	s := store(t, c, func(cfg *Config) { cfg.Limits = registry.Limits{Bandwidth: 2 << 20, Parallel: 1} })
+	testimages.Push(t, ref, testimages.FromFiles(t, []testimages.File{{Path: "x", Content: imagetest.Noise(5, 1<<20), Mode: 0o644}}, nil))
+	s := imagetest.Store(t, c, func(cfg *imagestore.Config) { cfg.Limits = registry.Limits{Bandwidth: 2 << 20, Parallel: 1} })
 	began := time.Now()
 	_, err := s.Ensure(t.Context(), ref, corev1.PullAlways)
-	check(t, err)
+	imagetest.Check(t, err)
 	if took := time.Since(began); took < 300*time.Millisecond { // of 500, and a quarter of a second may come at once
 		t.Errorf("a megabyte at 2 MB/s came within %s", took)
 	}
@@ -212,4 +216,11 @@ func plugins(t *testing.T, config string, programs map[string]string) (p *regist
 	t.Helper()
 	file, dir := registrytest.Plugins(t, config, programs)
 	return registry.NewProviders(file, dir, slog.New(slog.DiscardHandler)), dir
+}
+
+// clientTLS trusts one authority.
+func clientTLS(ca []byte) *tls.Config {
+	pool := x509.NewCertPool()
+	pool.AppendCertsFromPEM(ca)
+	return &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}
 }
