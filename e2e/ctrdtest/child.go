@@ -84,11 +84,10 @@ func becomeHost() error {
 
 // buildPrograms builds the shim and the CNI plugins into a directory that all test programs share: what is up to date is not built again.
 func buildPrograms() (string, error) {
-	mod, err := exec.Command("go", "env", "GOMOD").Output()
+	root, err := moduleRoot()
 	if err != nil {
 		return "", err
 	}
-	root := filepath.Dir(strings.TrimSpace(string(mod)))
 	dir := filepath.Join(root, ".cache", "ctrdtest")
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return "", err
@@ -118,6 +117,15 @@ func buildPrograms() (string, error) {
 		}
 	}
 	return dir, nil
+}
+
+// moduleRoot returns the directory of go.mod.
+func moduleRoot() (string, error) {
+	mod, err := exec.Command("go", "env", "GOMOD").Output()
+	if err != nil {
+		return "", fmt.Errorf("go env GOMOD: %w", err)
+	}
+	return filepath.Dir(strings.TrimSpace(string(mod))), nil
 }
 
 // leakOptions ignore the connections to shims, which containerd cannot close without killing their containers.

@@ -12,9 +12,10 @@ import (
 // ShippedRunc returns the runc that comes with monopod.
 func ShippedRunc(t *testing.T) string {
 	t.Helper()
-	path, err := filepath.Abs("../../.cache/runc")
+	root, err := moduleRoot()
 	Check(t, err)
-	if out, err := exec.Command("make", "-C", "../..", path).CombinedOutput(); err != nil {
+	path := filepath.Join(root, ".cache", "runc")
+	if out, err := exec.Command("make", "-C", root, path).CombinedOutput(); err != nil {
 		t.Fatalf("make %s: %v\n%s", path, err, out)
 	}
 	return path

@@ -196,7 +196,7 @@ func TestNothingLeaksOverRandomRounds(t *testing.T) {
 			w := ctrdtest.NewWorld(t)
 			rounds := 200
 			if external {
-				startContainerd(t, w)
+				ctrdtest.StartContainerd(t, w)
 				rounds = 60
 			}
 			a := w.Open(t)

@@ -77,7 +77,7 @@ func TestVariablesOfObjects(t *testing.T) {
 		t.Run(fmt.Sprintf("external=%t", external), func(t *testing.T) {
 			w := ctrdtest.NewWorld(t)
 			if external {
-				startContainerd(t, w)
+				ctrdtest.StartContainerd(t, w)
 			}
 			s := w.Stage(t)
 			defer s.Close()

@@ -29,7 +29,7 @@ import (
 // TestContainerdsRestartStopsNothing kills an external containerd and starts it again.
 func TestContainerdsRestartStopsNothing(t *testing.T) {
 	w := ctrdtest.NewWorld(t)
-	startContainerd(t, w)
+	ctrdtest.StartContainerd(t, w)
 	a := w.Open(t)
 	defer a.End(t)
 	says, err := exec.Command(filepath.Join(os.Getenv(ctrdtest.EnvPrograms), "containerd"), "--version").Output()
@@ -56,7 +56,7 @@ spec:
 	defer cancel()
 	go func() { _ = a.Watch(ctx, func(k manifests.Key) { told <- k }) }()
 
-	stopContainerd(t, w)
+	ctrdtest.StopContainerd(t, w)
 	ctrdtest.Check(t, os.WriteFile(filepath.Join(w.Dir, "go"), nil, 0o600))
 	octx, ocancel := context.WithTimeout(t.Context(), 2*time.Second)
 	if st, err := a.Observe(octx, stays.Key()); err == nil {
@@ -67,7 +67,7 @@ spec:
 	for len(told) > 0 {
 		<-told
 	}
-	startContainerd(t, w)
+	ctrdtest.StartContainerd(t, w)
 	for k := range told {
 		if k == (manifests.Key{}) {
 			break
@@ -90,7 +90,7 @@ spec:
 // removed while containerd was down.
 func TestAContainerdThatEndsLeavesAPodOneSandbox(t *testing.T) {
 	w := ctrdtest.NewWorld(t)
-	startContainerd(t, w)
+	ctrdtest.StartContainerd(t, w)
 	a := w.Open(t)
 	defer a.End(t)
 	ctx := a.NS(t.Context())
@@ -110,12 +110,12 @@ func TestAContainerdThatEndsLeavesAPodOneSandbox(t *testing.T) {
 	givenUp := made()
 	told := make(chan manifests.Key, 100)
 	go func() { _ = a.Watch(ctx, func(k manifests.Key) { told <- k }) }()
-	stopContainerd(t, w)
+	ctrdtest.StopContainerd(t, w)
 	a.Sandboxes.DropSandbox(ctx, givenUp)
 	for len(told) > 0 {
 		<-told
 	}
-	startContainerd(t, w)
+	ctrdtest.StartContainerd(t, w)
 	for k := range told {
 		if k == (manifests.Key{}) {
 			break

@@ -1,6 +1,6 @@
 //go:build e2e
 
-package ctrd_test
+package upkeep_test
 
 import (
 	"context"

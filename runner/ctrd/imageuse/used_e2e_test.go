@@ -1,6 +1,6 @@
 //go:build e2e
 
-package ctrd_test
+package imageuse_test
 
 import (
 	"testing"
@@ -15,7 +15,7 @@ import (
 // the other.
 func TestImagesOfAnotherInstancesContainersAreInUse(t *testing.T) {
 	w := ctrdtest.NewWorld(t)
-	startContainerd(t, w)
+	ctrdtest.StartContainerd(t, w)
 	a := w.Open(t)
 	t.Cleanup(func() { a.End(t) })
 	const image, mounted = "sha256:aaaa", "sha256:bbbb"
@@ -34,9 +34,9 @@ func TestImagesOfAnotherInstancesContainersAreInUse(t *testing.T) {
 	if used, err := a.ImageUse.UsedImages(ctx); err != nil || len(used) != 0 {
 		t.Errorf("in use when it is gone: %v, %v", used, err)
 	}
-	stopContainerd(t, w)
+	ctrdtest.StopContainerd(t, w)
 	if used, err := a.ImageUse.UsedImages(ctx); err == nil {
 		t.Errorf("without containerd: %v", used)
 	}
-	startContainerd(t, w)
+	ctrdtest.StartContainerd(t, w)
 }

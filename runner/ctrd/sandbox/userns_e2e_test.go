@@ -1,6 +1,6 @@
 //go:build e2e
 
-package ctrd_test
+package sandbox_test
 
 import (
 	"fmt"
@@ -77,7 +77,7 @@ stringData: {k: hidden}
 func TestVolumesInUserNamespaces(t *testing.T) {
 	for name, prepare := range map[string]func(*ctrdtest.World){
 		"embedded containerd": func(*ctrdtest.World) {},
-		"external containerd": func(w *ctrdtest.World) { startContainerd(t, w) },
+		"external containerd": func(w *ctrdtest.World) { ctrdtest.StartContainerd(t, w) },
 	} {
 		t.Run(name, func(t *testing.T) { testVolumesInUserNamespaces(t, prepare) })
 	}

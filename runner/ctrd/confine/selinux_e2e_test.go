@@ -1,6 +1,6 @@
 //go:build e2e
 
-package ctrd_test
+package confine_test
 
 import (
 	"errors"

@@ -1,6 +1,6 @@
 //go:build e2e
 
-package ctrd_test
+package sandbox_test
 
 import (
 	"errors"
@@ -189,26 +189,5 @@ func TestContainersThatOnlyTheRuntimeOfAClassKnowsAreDeleted(t *testing.T) {
 	ctrdtest.Check(t, a.Lifecycle.Shims.CleanRuntime(a.NS(t.Context()), nil))
 	if said := calls(); !strings.Contains(said, "delete --force lost") {
 		t.Errorf("the runtime was asked for\n%s", said)
-	}
-}
-
-// TestSeccompByDefault is seccompDefault of the configuration.
-func TestSeccompByDefault(t *testing.T) {
-	a := ctrdtest.NewWorld(t).OpenWith(t, func(c *ctrd.Config) { c.SeccompDefault = true })
-	defer a.End(t)
-	const manifest = `
-apiVersion: v1
-kind: Pod
-metadata: {name: confined}
-spec:
-  hostNetwork: true
-  containers:
-  - name: c
-    securityContext: %s
-    `
-	for security, want := range map[string]string{"{}": "2", "{seccompProfile: {type: Unconfined}}": "0", "{privileged: true}": "0"} {
-		if got := a.Tell(t, fmt.Sprintf(manifest, security)+"%s\n", `sed -n 's/^Seccomp:[[:space:]]*//p' /proc/self/status`); got != want {
-			t.Errorf("%s: seccomp mode %s, want %s", security, got, want)
-		}
 	}
 }
