@@ -36,6 +36,7 @@ spec:
 const (
 	// OnData mounts the volume d of a ClaimPod.
 	OnData = "volumeMounts: [{name: d, mountPath: /data}]"
+	// ByData has that volume, of the claim data.
 	ByData = "[{name: d, persistentVolumeClaim: {claimName: data}}]"
 )
 

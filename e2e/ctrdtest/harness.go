@@ -47,10 +47,10 @@ type World struct {
 	Log     *slog.Logger
 }
 
+//nolint:gochecknoglobals // the worlds of a process share them
 var (
 	// Patience is the timeout of conditions.
 	Patience = testbed.Patience()
-	//nolint:gochecknoglobals // the worlds of a process share it
 	subnets  = testbed.Subnets{Prefix: "10.201"}
 )
 

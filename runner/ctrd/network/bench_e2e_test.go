@@ -1,6 +1,6 @@
 //go:build e2e
 
-package network
+package network_test
 
 import (
 	"fmt"
@@ -9,21 +9,23 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"monopod/e2e/netbed"
+	"monopod/runner/ctrd/network"
 	"monopod/runner/ctrd/network/bridge"
 )
 
 // BenchmarkPod measures ADD and DEL of the default network and of a configuration of plug-ins, with unpinning; the cpu figures are of all
 // processes they start too.
 func BenchmarkPod(b *testing.B) {
-	port := PortMapping{HostPort: 9000, ContainerPort: 80}
-	b.Run("own", func(b *testing.B) { benchmarkPod(b, newBed(b, "10.199.20.0/24").init(b)) })
-	b.Run("own,hostPort", func(b *testing.B) { benchmarkPod(b, newBed(b, "10.199.20.0/24").init(b), port) })
-	for name, ports := range map[string][]PortMapping{"ipMasq+portmap+loopback": nil, "ipMasq+portmap+loopback,hostPort": {port}} {
+	port := network.PortMapping{HostPort: 9000, ContainerPort: 80}
+	b.Run("own", func(b *testing.B) { benchmarkPod(b, netbed.New(b, "10.199.20.0/24").Start(b)) })
+	b.Run("own,hostPort", func(b *testing.B) { benchmarkPod(b, netbed.New(b, "10.199.20.0/24").Start(b), port) })
+	for name, ports := range map[string][]network.PortMapping{"ipMasq+portmap+loopback": nil, "ipMasq+portmap+loopback,hostPort": {port}} {
 		b.Run(name, func(b *testing.B) {
-			n := newBed(b, "")
+			n := netbed.New(b, "")
 			writeForeign(b, n, "10-classic.conflist", `{"cniVersion":"1.0.0","name":"classic","plugins":[
 				{"type":"bridge","bridge":"classic0","isGateway":true,"ipMasq":true,"hairpinMode":true,
-				 "ipam":{"type":"host-local","dataDir":"`+n.dir+`/hl","subnet":"10.199.21.0/24","routes":[{"dst":"0.0.0.0/0"}]}},
+				 "ipam":{"type":"host-local","dataDir":"`+n.Dir+`/hl","subnet":"10.199.21.0/24","routes":[{"dst":"0.0.0.0/0"}]}},
 				{"type":"portmap","capabilities":{"portMappings":true}}, {"type":"loopback"}]}`)
 			if err := n.Init(b.Context()); err != nil {
 				b.Fatal(err)
@@ -34,13 +36,13 @@ func BenchmarkPod(b *testing.B) {
 	}
 }
 
-func benchmarkPod(b *testing.B, n *bed, ports ...PortMapping) {
+func benchmarkPod(b *testing.B, n *netbed.Bed, ports ...network.PortMapping) {
 	b.Helper()
 	var add, del, addCPU, delCPU time.Duration
 	i := 0
 	for b.Loop() {
 		i++
-		p := n.pod(b, fmt.Sprint("bench", i), ports...)
+		p := n.Pod(b, fmt.Sprint("bench", i), ports...)
 		start, cpu := time.Now(), cpuTime(b)
 		if _, err := n.Setup(b.Context(), p); err != nil {
 			b.Fatal(err)
@@ -51,7 +53,7 @@ func benchmarkPod(b *testing.B, n *bed, ports ...PortMapping) {
 		if err := n.Teardown(b.Context(), p); err != nil {
 			b.Fatal(err)
 		}
-		n.unpin(b, p) // the link goes with it
+		n.Unpin(b, p) // the link goes with it
 		del += time.Since(start)
 		delCPU += cpuTime(b) - cpu
 	}
