@@ -1,9 +1,12 @@
 package spec
 
 import (
+	"path"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	"pgregory.net/rapid"
 )
 
 func TestWhereCgroupsAre(t *testing.T) {
@@ -50,4 +53,51 @@ func TestWhereCgroupsAre(t *testing.T) {
 			t.Errorf("%s is the cgroup of container %s", elem, got)
 		}
 	}
+}
+
+func TestClassesOfQuality(t *testing.T) {
+	for name, tt := range map[string]struct {
+		cgroups                           Cgroups
+		guaranteed, burstable, bestEffort string
+	}{
+		"cgroupfs": {Cgroups{Root: "/monopod"}, "/monopod", "/monopod/burstable", "/monopod/besteffort"},
+		"systemd":  {Cgroups{Root: "/monopod", Driver: SystemdDriver}, "/monopod.slice", "/monopod.slice/monopod-burstable.slice", "/monopod.slice/monopod-besteffort.slice"},
+		"the root": {Cgroups{Root: "/"}, "/", "/burstable", "/besteffort"},
+	} {
+		for class, want := range map[corev1.PodQOSClass]string{
+			corev1.PodQOSGuaranteed: tt.guaranteed, corev1.PodQOSBurstable: tt.burstable, corev1.PodQOSBestEffort: tt.bestEffort,
+		} {
+			if got := tt.cgroups.Class(class); got != want {
+				t.Errorf("%s: pods of class %s are in %s, want %s", name, class, got, want)
+			}
+		}
+	}
+}
+
+// TestCgroupsBelongToOnePod: with both drivers a pod's cgroup is directly in that of its class, and what is found in it leads back to the
+// container.
+func TestCgroupsBelongToOnePod(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		name := rapid.StringMatching(`[a-z0-9]{1,8}(-[a-z0-9]{1,8})?`)
+		c := Cgroups{
+			Driver: rapid.SampledFrom([]CgroupDriver{"", CgroupfsDriver, SystemdDriver}).Draw(t, "driver"),
+			Root:   "/" + strings.Join(rapid.SliceOfN(name, 1, 3).Draw(t, "root"), "/"),
+		}
+		class := rapid.SampledFrom([]corev1.PodQOSClass{corev1.PodQOSGuaranteed, corev1.PodQOSBurstable, corev1.PodQOSBestEffort}).Draw(t, "class")
+		uid, id := name.Draw(t, "uid"), name.Draw(t, "id")
+		pod := c.Pod(class, uid)
+		if path.Dir(pod) != c.Class(class) || !path.IsAbs(pod) || path.Clean(pod) != pod {
+			t.Fatalf("the pod is in %s, its class in %s", pod, c.Class(class))
+		}
+		dir := c.Container(pod, id)
+		if path.Dir(dir) != pod || ContainerOf(path.Base(dir)) != id {
+			t.Fatalf("container %s is in %s", id, dir)
+		}
+		if other := c.Pod(class, uid+"1"); other == pod || c.Container(other, id) == dir {
+			t.Fatalf("two pods have %s", pod)
+		}
+		if got := c.OCIPath(pod, id); IsSystemd(got) != (c.Driver == SystemdDriver) || !strings.HasSuffix(got, id) {
+			t.Fatalf("an OCI runtime is given %s", got)
+		}
+	})
 }
