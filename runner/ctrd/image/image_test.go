@@ -20,3 +20,21 @@ func TestAtDigest(t *testing.T) {
 		}
 	}
 }
+
+// TestADigestOfAReferenceIsThatOfItsRepository: a rollback asks for the same content, whatever registry and tag the reference names.
+func TestADigestOfAReferenceIsThatOfItsRepository(t *testing.T) {
+	const d = "sha256:aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
+	for _, refs := range [][]string{
+		{"busybox", "busybox:1", "docker.io/busybox:latest", "index.docker.io/library/busybox"},
+		{"example.com/a/b", "example.com/a/b:1", "example.com/a/b:latest"},
+	} {
+		for _, ref := range refs[1:] {
+			if got, want := AtDigest(ref, d), AtDigest(refs[0], d); got != want {
+				t.Errorf("%s: %s, and %s: %s", ref, got, refs[0], want)
+			}
+		}
+	}
+	if AtDigest("example.com/a", d) == AtDigest("example.com/b", d) {
+		t.Error("two repositories have one reference")
+	}
+}

@@ -5,43 +5,24 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
-	"path/filepath"
 	"testing"
 	"time"
 
-	"github.com/containerd/containerd/v2/client"
 	"github.com/containerd/containerd/v2/core/containers"
-	"github.com/containerd/containerd/v2/core/metadata"
 	"github.com/containerd/containerd/v2/core/sandbox"
-	"github.com/containerd/containerd/v2/pkg/namespaces"
 	"github.com/containerd/errdefs"
 	"github.com/google/go-cmp/cmp"
-	bolt "go.etcd.io/bbolt"
 
 	"monopod/manifests"
 	"monopod/runner"
 	"monopod/runner/ctrd/layout"
+	"monopod/runner/ctrd/metatest"
 )
 
-// newStore returns a Store on a metadata database of containerd, and a context with a namespace.
+// newStore returns a Store without records, and a context with a namespace.
 func newStore(t *testing.T) (*Store, context.Context) {
 	t.Helper()
-	db, err := bolt.Open(filepath.Join(t.TempDir(), "meta.db"), 0o600, &bolt.Options{NoSync: true, NoGrowSync: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = db.Close() })
-	ctx := namespaces.WithNamespace(t.Context(), "test")
-	meta := metadata.NewDB(db, nil, nil)
-	if err := meta.Init(ctx); err != nil {
-		t.Fatal(err)
-	}
-	c, err := client.New("", client.WithServices(
-		client.WithContainerStore(metadata.NewContainerStore(meta)), client.WithSandboxStore(metadata.NewSandboxStore(meta)),
-	))
-	if err != nil {
-		t.Fatal(err)
-	}
+	c, ctx := metatest.New(t)
 	return &Store{Client: c, Dirs: layout.Dirs{Root: "/var/lib/monopod"}, Index: NewIndex(), ShimPath: "/shim", Log: slog.New(slog.DiscardHandler)}, ctx
 }
 
