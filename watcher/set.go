@@ -4,7 +4,7 @@
 // It owns: the files and URLs it reads, their last good content, and the state of each of them (model.Input). It must not decide
 // what happens to a pod, nor know what runs; broken, half-written or unreachable inputs never take a pod away.
 //
-// Goroutines: Watcher.Run starts one per source and one that publishes, and waits for all of them. A FileSource
+// Goroutines: Watcher.Run starts one per source and one that publishes, and waits for all of them. A file.Source
 // adds one that empties the inotify queue while a read is under way.
 package watcher
 
@@ -20,7 +20,7 @@ import (
 type Set struct {
 	// Source is the name of the source, e.g. "file".
 	Source string
-	// Unread is set while the full content of the source is unknown; Reports has the reason. Either the source has not been read
+	// Unread is set while the full content of the source is unknown; Inputs has the reason. Either the source has not been read
 	// successfully in this run, and Pods is empty, or Pods may be incomplete.
 	Unread bool
 	// Partial is set while the source may want more than Pods, Objects and Workloads: it has not answered yet, or its last answer has an
@@ -33,7 +33,7 @@ type Set struct {
 	Pods []*manifests.Pod
 	// Objects and Workloads are the documents that are no pods, in the same order.
 	Objects, Workloads []*manifests.Object
-	// Reports has an entry for every input that has been read or tried.
+	// Inputs has an entry for every input that has been read or tried.
 	Inputs []model.Input
 	// Distinct is set if no two pods and no two objects share a name.
 	Distinct bool

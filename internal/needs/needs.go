@@ -22,7 +22,7 @@ import (
 	"monopod/runner/ctrd/image/gc"
 )
 
-// Kinds of node.ImageNeed.
+// Kinds of localapi.ImageNeed.
 const (
 	NeedManifest  = "Manifest"
 	NeedRevision  = "Revision"

@@ -13,8 +13,8 @@ import (
 	"monopod/internal/printer"
 )
 
-// Out and errs print for people on standard output and standard error. All text goes through them: names and messages come from
-// containers, registries, servers and files. Only raw, rawErr and printObject pass bytes on.
+// Out returns the printer for standard output. All text for people goes through Out and Errs, because names and messages come from
+// containers, registries, servers and files. Only Raw, RawErr and PrintObject pass bytes on.
 func (p *Program) Out() printer.Printer { return printer.New(p.Stdout) }
 
 // Errs returns the printer for standard error.
@@ -23,7 +23,7 @@ func (p *Program) Errs() printer.Printer { return printer.New(p.Stderr) }
 // Raw is standard output for what must arrive as it is: the output of a container, an archive, text that is a constant of the program.
 func (p *Program) Raw() io.Writer { return p.Stdout }
 
-// RawErr is raw for standard error.
+// RawErr is Raw for standard error.
 func (p *Program) RawErr() io.Writer { return p.Stderr }
 
 // RawJSON is standard output for what writes JSON itself.

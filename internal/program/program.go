@@ -66,10 +66,10 @@ type CodeError struct {
 // Error implements error.
 func (e CodeError) Error() string { return fmt.Sprint(e.Err) }
 
-// OwnCodes marks commands whose exit codes are those of what they run: all that is wrong besides is exitNotRun.
+// OwnCodes marks commands whose exit codes are those of what they run: all that is wrong besides is ExitNotRun.
 const OwnCodes = "exit-codes"
 
-// SilentError ends the program with exitError; what is wrong has been printed already.
+// SilentError ends the program with ExitError; what is wrong has been printed already.
 type SilentError struct{}
 
 func (SilentError) Error() string { return "" }

@@ -17,7 +17,7 @@ import (
 // Text that was copied from a web page has such spaces.
 var ForeignSpace = regexp.MustCompile(`(?m)^[ \t]*(?:- +)*-?(?:[\w./-]+:)?([\x{A0}\x{2000}-\x{200B}\x{202F}\x{205F}\x{3000}])`)
 
-// IsForeignSpace reports whether foreignSpace looks for a character.
+// IsForeignSpace reports whether ForeignSpace looks for a character.
 func IsForeignSpace(r rune) bool {
 	return r == 0xA0 || 0x2000 <= r && r <= 0x200B || r == 0x202F || r == 0x205F || r == 0x3000
 }

@@ -18,7 +18,7 @@ type Field struct {
 	Index []int
 }
 
-// fieldsOf keeps what jsonFields has found: a type never changes, and each check of a volume asks.
+// fieldsOf keeps what findFields has found: a type never changes, and each check of a volume asks.
 var fieldsOf sync.Map //nolint:gochecknoglobals // constants that Go cannot write as such
 
 // Fields lists the fields of a struct type, including those of inlined structs, in their Go order. The caller must not change the result.

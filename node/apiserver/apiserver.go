@@ -11,7 +11,7 @@
 //	events -changed--> events ---+                  |
 //	     store <-- list and watch: own node, own pods
 //
-// Deciding is pure: planNode and planMirrors. Goroutines: Agent.Run has one for each concern and waits for all of them.
+// Deciding is pure: planNode and mirror.Plan. Goroutines: Agent.Run has one for each concern and waits for all of them.
 package apiserver
 
 import (

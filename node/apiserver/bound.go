@@ -143,7 +143,7 @@ func tokenSecret(pod types.UID, volume string, i int) string {
 	return "monopod-token-" + hex.EncodeToString(sum[:16])
 }
 
-// plainObject is a ConfigMap or a Secret without what an API server notes about it.
+// plainMeta returns only the namespace and name.
 func plainMeta(m *metav1.ObjectMeta) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Namespace: m.Namespace, Name: m.Name}
 }

@@ -167,7 +167,7 @@ func memory(u *stats.Usage) *statsapi.MemoryStats {
 	return out
 }
 
-// io is nil where the kernel tells no pressure: it has nothing else.
+// blockIO is nil where the kernel reports no pressure: there is nothing else in it.
 func blockIO(u *stats.Usage) *statsapi.IOStats {
 	if u.IO.PSI == nil {
 		return nil

@@ -68,7 +68,7 @@ func newMain(src Sources) *mainFamily {
 	f.check = f.add(gauge, "monopod_check_ok", "Whether a check of /readyz succeeds.", "check")
 	f.running = f.add(gauge, "kubelet_running_pods", "Number of pods that have a running container.")
 	f.containers = f.add(gauge, "kubelet_running_containers", "Number of containers by their state.", "container_state")
-	f.desired = f.add(gauge, "kubelet_desired_pods", "Number of pods that are to run. All of monopod's pods are static ones.", "static")
+	f.desired = f.add(gauge, "kubelet_desired_pods", "Number of desired pods. All of monopod's pods are static ones.", "static")
 	f.active = f.add(gauge, "kubelet_active_pods", "Number of pods that have not ended.", "static")
 	f.pods = f.add(gauge, "monopod_pods", "Number of pods by their phase.", "phase")
 	f.inputs = f.add(gauge, "monopod_inputs", "Number of files and URLs that manifests are read from, by source and state.", "source", "state")

@@ -68,7 +68,7 @@ func device(text string) (DeviceIO, bool) {
 	return DeviceIO{Major: number(major), Minor: number(minor)}, true
 }
 
-// rootMemory are counts of the whole machine that only the root cgroup has.
+// inactiveFile returns the inactive page cache of the whole machine, in bytes.
 func (h Hierarchies) inactiveFile(r *reader) (n uint64) {
 	root, name := h.Unified, "inactive_file"
 	if h.Controllers != nil {

@@ -132,7 +132,7 @@ type pod struct {
 //nolint:gochecknoglobals // names must differ between the tests of one process
 var podNumber atomic.Int64
 
-// options of a test's pod.
+// podOptions describe a pod of a test.
 type podOptions struct {
 	policy     string
 	podNetwork bool

@@ -8,7 +8,7 @@ import (
 	"monopod/runner"
 )
 
-// find returns the newest instance of a container that is in the given state.
+// findLocked returns the newest instance of a container that is in the given state.
 func (m *Machine) findLocked(key manifests.Key, name string, state runner.ContainerState) *fakeContainer {
 	p, ok := m.pods[key]
 	if !ok {

@@ -1,5 +1,5 @@
 // Package applied keeps what was applied over the API as files: one for each object, in one directory, which a
-// watcher.FileSource reads like any other.
+// file.Source reads like any other.
 //
 // It owns that directory. A change of it survives a crash at any moment as a whole or not at all, also one of many
 // objects. It must not know what manifests mean.

@@ -35,7 +35,7 @@ func manyFiles(t *testing.T, n int) (*Source, *watchertest.LineLoader) {
 	return src, loader
 }
 
-// awaitEvents waits until the source has received events for that many paths.
+// told waits until the source has received events for that many paths.
 func told(t *testing.T, s *Source, paths int) {
 	t.Helper()
 	deadline := time.Now().Add(watchertest.Patience)

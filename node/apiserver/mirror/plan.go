@@ -168,7 +168,7 @@ func (v *View) statusOf(key manifests.Key, local Local, m Mirror) (Action, bool)
 	return Action{PatchStatus, key, m.UID}, !accepted
 }
 
-// Sent and got name what was sent, and how a mirror looked then.
+// Sent identifies the status that was sent.
 func (l *Local) Sent() string { return l.Digest + hashOf(l.Pod.Status.Conditions) }
 
 // Got identifies the status that the server has.

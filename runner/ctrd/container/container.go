@@ -1,5 +1,5 @@
 // Package container owns the life of one container: it plans, creates, starts, observes, stops and removes it. It must not touch
-// what the containers of a pod share, which package sandbox creates, or decide when anything happens, which runner.Plan does.
+// what the containers of a pod share, which package sandbox creates, or decide when anything happens, which runner/plan does.
 package container
 
 import (

@@ -102,7 +102,7 @@ func isOverlay(path string) bool {
 	return unix.Statfs(path, &st) == nil && st.Type == unix.OVERLAYFS_SUPER_MAGIC
 }
 
-// DropImageVolumes reverts prepareImageVolume for a sandbox. The directories, which name the snapshots, are removed last, so that
+// DropImageVolumes unmounts the image volumes of a sandbox. The directories, which name the snapshots, are removed last, so that
 // a failure can be retried.
 func (r *Images) DropImageVolumes(ctx context.Context, sandbox string) error {
 	dir := r.Dirs.Path("image-volumes", sandbox)

@@ -69,7 +69,7 @@ func (r *Mounts) PrepareMounts(ctx context.Context, in spec.Input, q Request) (_
 	return in, fault.Step(runner.ReasonCreateContainerError, fault.Wrap("volumes of the image", err))
 }
 
-// DropMounts reverts PrepareMounts for a container that was not created.
+// DropMounts unmounts what PrepareMounts has mounted for a container that was not created.
 func (r *Mounts) DropMounts(in spec.Input) {
 	r.DropSubPaths(in.ID)
 	if err := trees.Remove(r.Dirs.ImageVolumeDir(string(in.Pod.UID), in.ID)); err != nil {
@@ -97,7 +97,7 @@ func (r *Mounts) bindSubPath(in spec.Input, volume, sub string) (string, error) 
 	return target, volumes.Bind(f, target)
 }
 
-// DropSubPaths reverts bindSubPath. What fails is repeated at the next startup.
+// DropSubPaths unmounts the subPaths of a container. What fails is repeated at the next startup.
 func (r *Mounts) DropSubPaths(container string) {
 	if err := volumes.Unbind(r.Dirs.SubPathDir(container)); err != nil {
 		r.Log.Warn("unmount subPaths", "container", container, "err", err)
