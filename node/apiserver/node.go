@@ -237,10 +237,15 @@ func (a *Agent) nodeOnce(ctx context.Context, c *client.Client, heartbeat bool) 
 		return false, fmt.Errorf("there is no node %s, and registerNode is false", a.cfg.NodeName)
 	case step.Create != nil:
 		if err := c.Do(ctx, to.With(http.MethodPost, step.Create)); err != nil {
-			if client.IsConflict(err) { // its feed will tell
-				return false, nil
+			if !client.IsConflict(err) {
+				return false, fmt.Errorf("register node: %w", err)
 			}
-			return false, fmt.Errorf("register node: %w", err)
+			to.Name = a.cfg.NodeName // the list may have omitted it, and the watch reports it when it changes
+			if err := c.Do(ctx, to.With(http.MethodGet, nil)); err != nil {
+				return false, fmt.Errorf("register node: it exists, but cannot be read: %w", err)
+			}
+			a.store.seeNode(got)
+			return false, nil
 		}
 		a.log.Info("this machine is a node", "node", a.cfg.NodeName, "uid", got.UID)
 		a.store.seeNode(got)

@@ -177,6 +177,9 @@ func (m *mirrors) do(ctx context.Context, a mirror.Action, v mirror.View) error 
 		}
 		to.Name, to.Into = "", got
 		if err := m.client.Do(ctx, to.With(http.MethodPost, mirror.Owned(shown, m.cfg.NodeName, v.Node))); err != nil {
+			if client.IsConflict(err) {
+				m.read(ctx, a.Key)
+			}
 			return fmt.Errorf("create mirror pod: %w", err)
 		}
 		m.store.seePod(got, false)
@@ -208,6 +211,16 @@ func (m *mirrors) do(ctx context.Context, a mirror.Action, v mirror.View) error 
 		m.store.seePod(got, false)
 	}
 	return nil
+}
+
+// read stores a pod of this node that exists although the list and the watch have not reported it. Without it, it would be created again
+// and again: its watch reports nothing until it changes.
+func (m *mirrors) read(ctx context.Context, key manifests.Key) {
+	got := &corev1.Pod{}
+	from := client.Request{API: client.CoreAPI, Namespace: key.Namespace, Resource: "pods", Name: key.Name, Into: got}
+	if err := m.client.Do(ctx, from.With(http.MethodGet, nil)); err == nil && got.Spec.NodeName == m.cfg.NodeName {
+		m.store.seePod(got, false)
+	}
 }
 
 // note records the outcome of a request, and returns when to retry. A mirror that has gone, or whose status the server rejects as a
