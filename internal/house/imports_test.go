@@ -128,6 +128,7 @@ func allowed() map[string][]string {
 		"monopod/node/netinfo":               {},
 		"monopod/node/apiserver":             {"monopod/manifests", "monopod/node/events", "monopod/internal"},
 		"monopod/node/apiserver/client":      {"monopod/internal"},
+		"monopod/node/apiserver/correlate":   {},
 		"monopod/node/apiserver/identity":    {"monopod/node/apiserver/client", "monopod/internal"},
 		"monopod/node/apiserver/mirror":      {"monopod/manifests"},
 		"monopod/node/admission":             {"monopod/runner", "monopod/manifests", "monopod/node/drain", "monopod/node/localapi", "monopod/node/pressure", "monopod/node/shutdown", "monopod/internal"},

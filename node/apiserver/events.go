@@ -13,6 +13,7 @@ import (
 
 	"monopod/manifests"
 	"monopod/node/apiserver/client"
+	"monopod/node/apiserver/correlate"
 	"monopod/node/apiserver/mirror"
 	"monopod/node/events"
 )
@@ -59,7 +60,7 @@ type outbox struct {
 	// objects bounds the events about each; it is emptied when there are too many.
 	objects map[manifests.Key]*bucket
 	// similar combines those that differ in their message only.
-	similar similar
+	similar correlate.Events
 	// chosen is what is sent of the event with this revision until the event is passed; nil: it is left out. A retry of the same event does
 	// not count it twice.
 	chosen struct {
@@ -75,7 +76,7 @@ type outbox struct {
 }
 
 func newOutbox(a *Agent, c *client.Client) *outbox {
-	return &outbox{Agent: a, client: c, objects: map[manifests.Key]*bucket{}, similar: similar{}, sent: map[string]bool{}}
+	return &outbox{Agent: a, client: c, objects: map[manifests.Key]*bucket{}, similar: correlate.Events{}, sent: map[string]bool{}}
 }
 
 // reasonOf is the reason in an answer of the API server.
@@ -192,7 +193,7 @@ func (o *outbox) choose(e *corev1.Event) *corev1.Event {
 	if r := revision(e); o.chosen.revision != r || r == 0 {
 		o.chosen.revision, o.chosen.event = r, nil
 		if now := time.Now(); o.admitted(e, now) {
-			o.chosen.event = o.shown(o.similar.combine(now, e))
+			o.chosen.event = o.shown(o.similar.Combine(now, e))
 		}
 	}
 	return o.chosen.event

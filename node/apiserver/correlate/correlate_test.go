@@ -1,4 +1,4 @@
-package apiserver
+package correlate
 
 import (
 	"fmt"
@@ -11,9 +11,9 @@ import (
 )
 
 func TestEventsThatDifferInTheirMessageAreCombined(t *testing.T) {
-	s, now := similar{}, time.Date(2026, 11, 22, 8, 0, 0, 0, time.UTC)
+	s, now := Events{}, time.Date(2026, 11, 22, 8, 0, 0, 0, time.UTC)
 	tell := func(name, reason, message string) *corev1.Event {
-		return s.combine(now, &corev1.Event{
+		return s.Combine(now, &corev1.Event{
 			ObjectMeta:     metav1.ObjectMeta{Name: name + ".1", Namespace: "default"},
 			InvolvedObject: corev1.ObjectReference{Kind: "Pod", Namespace: "default", Name: name},
 			Reason:         reason, Message: message, Count: 1, LastTimestamp: metav1.Time{Time: now},
@@ -48,10 +48,10 @@ func TestEventsThatDifferInTheirMessageAreCombined(t *testing.T) {
 	if e := tell("web", "Unhealthy", "after a quiet time"); combined(e) {
 		t.Error(e.Message)
 	}
-	for i := range 2 * maxSent {
+	for i := range 2 * maxKinds {
 		tell(fmt.Sprint("pod-", i), "Unhealthy", "x")
 	}
-	if len(s) > maxSent {
+	if len(s) > maxKinds {
 		t.Errorf("%d kinds of events are remembered", len(s))
 	}
 }

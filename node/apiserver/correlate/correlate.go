@@ -1,4 +1,7 @@
-package apiserver
+// Package correlate owns the memory of similar events: it combines those that differ in their message only.
+//
+// It must not send them.
+package correlate
 
 import (
 	"fmt"
@@ -17,6 +20,8 @@ const (
 	// similarWithin is the longest gap between two events that still count as similar.
 	similarWithin  = 10 * time.Minute
 	combinedPrefix = "(combined from similar events): "
+	// maxKinds bounds how many kinds of events are remembered.
+	maxKinds = 1000
 )
 
 // likeness is what similar events have in common.
@@ -37,16 +42,16 @@ type alike struct {
 	count int32
 }
 
-// similar is emptied when there is too much in it.
-type similar map[likeness]*alike
+// Events are the recent events by what similar ones have in common. It is emptied when there is too much in it.
+type Events map[likeness]*alike
 
-// combine returns what stands for an event: the event itself, or the one for all that are like it.
-func (s similar) combine(now time.Time, e *corev1.Event) *corev1.Event {
+// Combine returns the event to send: e itself, or the event that stands for all that are similar to it.
+func (s Events) Combine(now time.Time, e *corev1.Event) *corev1.Event {
 	key := likeness{e.InvolvedObject, e.Type, e.Reason, e.Source.Component, e.Source.Host}
 	key.about.ResourceVersion = ""
 	a := s[key]
 	if a == nil || now.Sub(a.at) > similarWithin {
-		if len(s) >= maxSent {
+		if len(s) >= maxKinds {
 			clear(s)
 		}
 		a = &alike{messages: map[string]bool{}}
