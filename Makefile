@@ -192,7 +192,7 @@ $(BIN)/tools/golangci-lint: .ci/modules/lint.mod
 
 ## generate: golden files and documents that are made from code
 generate:
-	$(GO) test ./cmd/monopod ./e2e ./internal/config ./internal/daemon ./internal/trial ./manifests/decode ./manifests/fates ./manifests/validate ./node/metrics ./node/why ./runner/plan ./runner/spec/build ./watcher/file -update
+	$(GO) test ./cmd/monopod ./e2e ./internal/cli/attach ./internal/cli/change ./internal/cli/check ./internal/cli/describe ./internal/cli/view ./internal/config ./internal/daemon ./internal/trial ./manifests/decode ./manifests/fates ./manifests/validate ./node/metrics ./node/why ./runner/plan ./runner/spec/build ./watcher/file -update
 
 ## bench: what users feel, against the floor of the same run; then the Go benchmarks (BENCH=-everything: with nearly everything configured)
 bench: build $(CACHE)/bench/images/stamp.tar

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"runtime"
@@ -16,6 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"monopod/internal/daemontest/clitest"
 	"monopod/internal/testfiles"
 	"monopod/manifests"
 	"monopod/runner"
@@ -107,20 +107,20 @@ func (f *firsts) until(b *testing.B, running int) time.Time {
 }
 
 // newScale prepares a daemon with n manifests.
-func newScale(b *testing.B, n int) (*testDaemon, *firsts) {
+func newScale(b *testing.B, n int) (*clitest.Daemon, *firsts) {
 	b.Helper()
 	d := newDaemon(b, "maxPods: 10000")
-	config, err := os.ReadFile(d.path("config.yaml"))
+	config, err := os.ReadFile(d.Path("config.yaml"))
 	if err != nil {
 		b.Fatal(err)
 	}
-	testfiles.Write(b, d.path("config.yaml"), string(regexp.MustCompile(`(?m)^logging:.*$`).ReplaceAll(config, []byte("logging: {level: error}"))))
-	d.patience = scalePatience
+	testfiles.Write(b, d.Path("config.yaml"), string(regexp.MustCompile(`(?m)^logging:.*$`).ReplaceAll(config, []byte("logging: {level: error}"))))
+	d.Patience = scalePatience
 	for i := range n {
-		d.put(fmt.Sprintf("pod-%05d.yaml", i), scaleManifest(fmt.Sprintf("pod-%05d", i), 0))
+		d.Put(fmt.Sprintf("pod-%05d.yaml", i), scaleManifest(fmt.Sprintf("pod-%05d", i), 0))
 	}
 	f := &firsts{planned: map[manifests.Key]bool{}}
-	d.fake.Fail = f.act
+	d.Fake.Fail = f.act
 	return d, f
 }
 
@@ -144,7 +144,7 @@ func BenchmarkScaleCold(b *testing.B) {
 	var ofTime, ofCPU, ofHeap growth
 	for _, n := range scales() {
 		b.Run(fmt.Sprintf("pods=%d", n), func(b *testing.B) {
-			var planned, running, cpu, stored time.Duration
+			var planned, running, cpu, written time.Duration
 			var live float64
 			for b.Loop() {
 				b.StopTimer()
@@ -152,24 +152,24 @@ func BenchmarkScaleCold(b *testing.B) {
 				before, used := liveMiB(), cpuTime(b)
 				b.StartTimer()
 				began := time.Now()
-				d.start()
+				d.Start()
 				at := f.until(b, n)
 				planned += at.Sub(began)
 				running += f.ended().Sub(began)
 				b.StopTimer()
 				cpu += cpuTime(b) - used
-				d.eventually("each pod has a revision", func() error { return d.stored(n) })
-				stored += cpuTime(b) - used
+				d.Eventually("each pod has a revision", func() error { return stored(d, n) })
+				written += cpuTime(b) - used
 				live += liveMiB() - before
-				d.end()
+				d.End()
 				b.StartTimer()
 			}
 			b.ReportMetric(float64(planned.Milliseconds())/float64(b.N), "planned-ms")
 			b.ReportMetric(float64(cpu.Milliseconds())/float64(b.N), "cpu-ms")
 			b.ReportMetric(live/float64(b.N), "MiB-live")
 			b.ReportMetric(ofTime.of(running.Seconds()/float64(b.N), n), "x-time/pod")
-			b.ReportMetric(float64(stored.Milliseconds())/float64(b.N), "cpu-ms-stored")
-			b.ReportMetric(ofCPU.of(stored.Seconds()/float64(b.N), n), "x-cpu/pod") // of all: the first revisions of many pods are written while others start yet
+			b.ReportMetric(float64(written.Milliseconds())/float64(b.N), "cpu-ms-stored")
+			b.ReportMetric(ofCPU.of(written.Seconds()/float64(b.N), n), "x-cpu/pod") // of all: the first revisions of many pods are written while others start yet
 			b.ReportMetric(ofHeap.of(live/float64(b.N), n), "x-live/pod")
 		})
 	}
@@ -194,12 +194,12 @@ func cpuTime(b *testing.B) time.Duration {
 }
 
 // calm returns a daemon with n pods that all run.
-func calm(b *testing.B, n int) (*testDaemon, *firsts) {
+func calm(b *testing.B, n int) (*clitest.Daemon, *firsts) {
 	b.Helper()
 	d, f := newScale(b, n)
-	d.start()
+	d.Start()
 	f.until(b, n)
-	d.eventually("each pod has a revision", func() error { return d.stored(n) }) // writing them is work of the start
+	d.Eventually("each pod has a revision", func() error { return stored(d, n) }) // writing them is work of the start
 	return d, f
 }
 
@@ -224,17 +224,17 @@ func BenchmarkScaleEdit(b *testing.B) {
 				b.StopTimer()
 				f.forget()
 				name := fmt.Sprintf("pod-%05d", i*7919%n)
-				tmp := d.path("manifests", ".edited")
+				tmp := d.Path("manifests", ".edited")
 				testfiles.Write(b, tmp, scaleManifest(name, i+1))
 				b.StartTimer()
 				began := time.Now()
-				if err := os.Rename(tmp, d.path("manifests", name+".yaml")); err != nil {
+				if err := os.Rename(tmp, d.Path("manifests", name+".yaml")); err != nil {
 					b.Fatal(err)
 				}
 				took = append(took, f.until(b, 1).Sub(began))
 			}
 			reportEach(b, took, cpuTime(b)-used)
-			d.end()
+			d.End()
 		})
 	}
 }
@@ -252,13 +252,13 @@ func BenchmarkScaleExit(b *testing.B) {
 				key := manifests.Key{Namespace: "default", Name: fmt.Sprintf("pod-%05d", i*7919%n)}
 				b.StartTimer()
 				began := time.Now()
-				if err := d.fake.Exit(key, "main", 1); err != nil {
+				if err := d.Fake.Exit(key, "main", 1); err != nil {
 					b.Fatal(err)
 				}
 				took = append(took, f.until(b, 1).Sub(began))
 			}
 			reportEach(b, took, cpuTime(b)-used)
-			d.end()
+			d.End()
 		})
 	}
 }
@@ -279,7 +279,7 @@ func BenchmarkScaleIdle(b *testing.B) {
 			}
 			b.ReportMetric(float64(used.Microseconds())/1000/float64(b.N)/long.Minutes(), "cpu-ms/min")
 			b.ReportMetric(float64(switches)/float64(b.N)/long.Seconds(), "wakeups/s")
-			d.end()
+			d.End()
 		})
 	}
 }
@@ -321,13 +321,7 @@ type resident struct{ rest, idle, peak float64 }
 func measureResident(b *testing.B, n int) resident {
 	b.Helper()
 	d, _ := newScale(b, n)
-	exe, err := os.Executable()
-	if err != nil {
-		b.Fatal(err)
-	}
-	child := exec.Command(exe)
-	child.Env = append(os.Environ(), actAsMonopod+"="+d.path("config.yaml"))
-	child.Stderr = d.log
+	child := d.Child(false)
 	if err := child.Start(); err != nil {
 		b.Fatal(err)
 	}
@@ -335,11 +329,11 @@ func measureResident(b *testing.B, n int) resident {
 		_ = child.Process.Kill()
 		_ = child.Wait()
 	}()
-	d.eventually("each pod has a revision", func() error {
-		if _, err := os.Stat(d.path("run", "monopod.sock")); err != nil {
+	d.Eventually("each pod has a revision", func() error {
+		if _, err := os.Stat(d.Path("run", "monopod.sock")); err != nil {
 			return err
 		}
-		return d.stored(n)
+		return stored(d, n)
 	})
 	now := func() float64 { return statusMiB(b, child.Process.Pid, "VmRSS") }
 	var r resident
@@ -356,11 +350,11 @@ func measureResident(b *testing.B, n int) resident {
 }
 
 // stored checks that a revision of each of n pods is on disk.
-func (d *testDaemon) stored(n int) error {
-	if dirs, _ := os.ReadDir(d.path("root", "revisions", "default")); len(dirs) < n { // it is a lot of work to look into each
+func stored(d *clitest.Daemon, n int) error {
+	if dirs, _ := os.ReadDir(d.Path("root", "revisions", "default")); len(dirs) < n { // it is a lot of work to look into each
 		return fmt.Errorf("revisions of %d pods at most", len(dirs))
 	}
-	states, err := filepath.Glob(d.path("root", "revisions", "*", "*", "state"))
+	states, err := filepath.Glob(d.Path("root", "revisions", "*", "*", "state"))
 	if err == nil && len(states) < n {
 		err = fmt.Errorf("revisions of %d pods", len(states))
 	}

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"os"
 
 	"github.com/spf13/cobra"
@@ -39,62 +38,12 @@ func newProgram() *program.Program {
 // run executes a command line and returns the exit code.
 func (p Commands) run(ctx context.Context, args []string) int {
 	p.Words = append([]string{}, args...)
-	root := p.root()
-	root.SetArgs(args)
-	cmd, err := root.ExecuteContextC(ctx)
-	if err == nil {
-		return program.ExitOK
-	}
-	if errors.Is(err, program.SilentError{}) {
-		return program.ExitError
-	}
-	if c, ok := errors.AsType[program.CodeError](err); ok {
-		if c.Err != nil {
-			p.PrintError(c.Err)
-		}
-		return c.Code
-	}
-	p.PrintError(err)
-	usage := program.ExitUsage
-	if cmd.Annotations[program.OwnCodes] != "" {
-		usage = program.ExitNotRun
-	}
-	if _, ok := errors.AsType[config.Problems](err); ok {
-		return usage
-	}
-	if _, ok := errors.AsType[program.UsageError](err); ok {
-		p.Errs().Printf("see `%s --help`\n", cmd.CommandPath())
-		return usage
-	}
-	if usage == program.ExitNotRun {
-		return program.ExitNotRun
-	}
-	return program.ExitError
+	return p.Execute(ctx, p.root(), args)
 }
 
 // root returns the whole command tree.
 func (p Commands) root() *cobra.Command {
-	root := &cobra.Command{
-		Use:           "monopod",
-		Short:         "Run Kubernetes Pods on one machine, from files and URLs, without Kubernetes",
-		SilenceErrors: true,
-		SilenceUsage:  true,
-		Args:          cobra.ArbitraryArgs,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if len(args) == 0 {
-				return cmd.Help()
-			}
-			var names []string
-			for _, c := range cmd.Commands() {
-				names = append(names, c.Name())
-			}
-			return program.Usagef("unknown command %q%s", args[0], program.AppendHint(config.DidYouMean(args[0], names)))
-		},
-	}
-	root.SetIn(p.Stdin)
-	root.SetOut(p.Raw()) // help, and the scripts and words of completion
-	root.SetErr(p.RawErr())
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return program.Usagef("%w", err) })
+	root := p.Root()
 	p.addCommands(root)
 	cli.NewCommands(p.Program).AddCompletion(root)
 	reference.SetHelp(root, groups())

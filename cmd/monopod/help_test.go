@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"monopod/internal/daemontest"
+	"monopod/internal/daemontest/clitest"
 	"monopod/internal/program"
 	"monopod/internal/reference"
 	"monopod/internal/testfiles"
@@ -26,7 +27,7 @@ func help(t *testing.T, args ...string) []string {
 	p := newProgram()
 	var out, errs strings.Builder
 	p.Stdout, p.Stderr = &out, &errs
-	if code := NewCommands(p).run(t.Context(), args); code != 0 || errs.Len() > 0 {
+	if code := commands(t.Context(), p, args); code != 0 || errs.Len() > 0 {
 		t.Fatalf("%q: code %d: %s", args, code, errs.String())
 	}
 	return strings.Split(strings.TrimSuffix(out.String(), "\n"), "\n")
@@ -173,40 +174,40 @@ var refused = map[string]bool{
 func TestExamplesInHelpRun(t *testing.T) {
 	t.Parallel()
 	d := newDaemon(t)
-	d.put("web.yaml", reachable)
-	d.start()
-	d.shows("2/2", "get", "pods")
+	d.Put("web.yaml", clitest.Reachable)
+	d.Start()
+	d.Shows("2/2", "get", "pods")
 	for _, tag := range []string{"i2", "i3"} { // revisions
-		d.put("web.yaml", strings.ReplaceAll(reachable, "image: i", "image: "+tag))
-		d.shows(tag, "get", "pod", "web", "-o", "yaml")
-		d.shows("2/2", "get", "pods")
+		d.Put("web.yaml", strings.ReplaceAll(clitest.Reachable, "image: i", "image: "+tag))
+		d.Shows(tag, "get", "pod", "web", "-o", "yaml")
+		d.Shows("2/2", "get", "pods")
 	}
-	if err := os.MkdirAll(d.path("files", "manifests"), 0o755); err != nil {
+	if err := os.MkdirAll(d.Path("files", "manifests"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	testfiles.Write(t, d.path("files", "web.yaml"), exampleWorkloads)
-	testfiles.Write(t, d.path("files", "manifests", "pod.yaml"), daemontest.PodYAML("other", runtimetest.ScriptServe))
-	testfiles.Write(t, d.path("files", "site"), "a file")
-	if r := d.cmd("apply", "-f", d.path("files", "web.yaml")); r.code != 0 {
-		t.Fatal(r.stderr)
+	testfiles.Write(t, d.Path("files", "web.yaml"), exampleWorkloads)
+	testfiles.Write(t, d.Path("files", "manifests", "pod.yaml"), daemontest.PodYAML("other", runtimetest.ScriptServe))
+	testfiles.Write(t, d.Path("files", "site"), "a file")
+	if r := d.Cmd("apply", "-f", d.Path("files", "web.yaml")); r.Code != 0 {
+		t.Fatal(r.Stderr)
 	}
 	for _, place := range []string{"container/srv", "container/etc/nginx"} {
-		if err := os.MkdirAll(d.path(place), 0o755); err != nil {
+		if err := os.MkdirAll(d.Path(place), 0o755); err != nil {
 			t.Fatal(err)
 		}
 	}
-	testfiles.Write(t, d.path("container", "etc", "nginx", "nginx.conf"), "events {}")
-	d.shows("default     web-1", "get", "pods", "-l", "app=web", "-A")
-	d.shows("2/2", "get", "deploy", "web")
+	testfiles.Write(t, d.Path("container", "etc", "nginx", "nginx.conf"), "events {}")
+	d.Shows("default     web-1", "get", "pods", "-l", "app=web", "-A")
+	d.Shows("2/2", "get", "deploy", "web")
 	for pod, containers := range map[string]string{"web": "app other", "web-0": "app", "web-1": "app"} {
 		for c := range strings.FieldsSeq(containers) {
-			d.logLines(pod, c, "2026-01-01T00:00:01Z stdout F one\n")
+			d.LogLines(pod, c, "2026-01-01T00:00:01Z stdout F one\n")
 		}
 	}
 	for _, ref := range []string{"example.com/web:1", "example.com/tool:1"} {
-		d.imgs.Coming[ref] = make(chan error)
-		close(d.imgs.Coming[ref])
-		d.imgs.All = append(d.imgs.All, ctrd.ImageUse{Info: image.Info{Digest: "sha256:" + ref, Names: []string{ref}}})
+		d.Images.Coming[ref] = make(chan error)
+		close(d.Images.Coming[ref])
+		d.Images.All = append(d.Images.All, ctrd.ImageUse{Info: image.Info{Digest: "sha256:" + ref, Names: []string{ref}}})
 	}
 	var first, last [][]string
 	eachCommand(func(cmd *cobra.Command) {
@@ -223,13 +224,13 @@ func TestExamplesInHelpRun(t *testing.T) {
 	})
 	for _, lines := range slices.Concat(first, last) {
 		for _, line := range lines {
-			d.example(t, line)
+			example(t, d, line)
 		}
 	}
 }
 
 // example runs one example. Those that follow something are interrupted.
-func (d *testDaemon) example(t *testing.T, line string) {
+func example(t *testing.T, d *clitest.Daemon, line string) {
 	t.Helper()
 	words := splitWords(line)
 	if words[0] != "monopod" {
@@ -237,11 +238,11 @@ func (d *testDaemon) example(t *testing.T, line string) {
 		return
 	}
 	for i, w := range words {
-		if file := d.path("files", w); w != "." && exists(file) {
+		if file := d.Path("files", w); w != "." && exists(file) {
 			words[i] = file
 		}
 		if w == "." || w == "man" {
-			words[i] = d.path("files")
+			words[i] = d.Path("files")
 		}
 	}
 	if others[words[1]] {
@@ -250,10 +251,10 @@ func (d *testDaemon) example(t *testing.T, line string) {
 	}
 	ctx, stop := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer stop()
-	r := d.cmdContext(ctx, words[1:]...)
+	r := d.CmdContext(ctx, words[1:]...)
 	cut := ctx.Err() != nil
-	if r.code == program.ExitUsage && !refused[line] && !cut || r.code != 0 && !cut && !refused[line] {
-		t.Errorf("%s: code %d\n%s%s", line, r.code, r.stdout, r.stderr)
+	if r.Code == program.ExitUsage && !refused[line] && !cut || r.Code != 0 && !cut && !refused[line] {
+		t.Errorf("%s: code %d\n%s%s", line, r.Code, r.Stdout, r.Stderr)
 	}
 }
 

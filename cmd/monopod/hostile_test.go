@@ -3,7 +3,6 @@ package main
 import (
 	"encoding/json"
 	"fmt"
-	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -11,7 +10,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
@@ -22,6 +20,7 @@ import (
 	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 
 	"monopod/internal/daemontest"
+	"monopod/internal/daemontest/clitest"
 	"monopod/internal/model"
 	"monopod/internal/testfiles"
 	"monopod/node"
@@ -143,7 +142,7 @@ func hostileDaemon(t *testing.T, onlyErrors bool) string {
 			send(w, metav1.Status{TypeMeta: metav1.TypeMeta{Kind: "Status"}, Message: daemontest.Evil, Reason: metav1.StatusReason(daemontest.Evil)})
 		})
 	}
-	return serveOn(t, handler)
+	return clitest.ServeOn(t, handler)
 }
 
 // hostileObjects has one of each kind that has columns; the first pod of the daemon is theirs.
@@ -170,26 +169,6 @@ func hostileHistory() localapi.History {
 	}
 	h.Active, h.Wanted = 1, 2
 	return h
-}
-
-// serveOn serves on a socket of its own.
-func serveOn(t *testing.T, h http.Handler) string {
-	t.Helper()
-	dir, err := os.MkdirTemp("", "mp")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	socket := filepath.Join(dir, "s")
-	ln, err := net.Listen("unix", socket)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := &http.Server{Handler: h, ReadHeaderTimeout: time.Minute}
-	done := make(chan error, 1)
-	go func() { done <- s.Serve(ln) }()
-	t.Cleanup(func() { _, _ = s.Close(), <-done })
-	return socket
 }
 
 // clientCommands are command lines of all commands that ask the daemon; those that name web come with each of the pods.
@@ -340,7 +319,7 @@ func localCommands(manifests string) [][]string {
 func TestNoCommandPrintsWhatATerminalActsOn(t *testing.T) {
 	t.Parallel()
 	d := newDaemon(t)
-	dir := d.path("manifests", "dir")
+	dir := d.Path("manifests", "dir")
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -349,15 +328,15 @@ func TestNoCommandPrintsWhatATerminalActsOn(t *testing.T) {
 	testfiles.Write(t, filepath.Join(dir, name+".txt"), daemontest.Evil)
 	testfiles.Write(t, filepath.Join(dir, name+".json"), `{"apiVersion":"v1","kind":`+jsonText(daemontest.Evil)+`,"metadata":{"name":"x"}}`)
 	testfiles.Write(t, filepath.Join(dir, "evil.yaml"), "nodeName: "+strconv.QuoteToASCII(daemontest.Evil)+"\n"+strconv.QuoteToASCII(daemontest.Evil)+": "+strconv.QuoteToASCII(daemontest.Evil)+"\nsources: [{name: "+strconv.QuoteToASCII(daemontest.Evil)+", url: "+strconv.QuoteToASCII("http://"+daemontest.Evil)+"}]\n")
-	good := d.path("good.yaml")
+	good := d.Path("good.yaml")
 	testfiles.Write(t, good, daemontest.PodYAML("web", "x"))
 	covered := map[string]bool{}
 	run := func(socket string, args []string) {
-		p := d.program()
+		p := d.Program()
 		p.Env.Environ = []string{"MONOPOD_SOCKET=" + socket}
 		out, errs := &daemontest.SyncBuffer{}, &daemontest.SyncBuffer{}
 		p.Stdout, p.Stderr = out, errs
-		NewCommands(p).run(t.Context(), args)
+		commands(t.Context(), p, args)
 		covered[args[0]] = true
 		if args[0] == "completion" || args[0] == "logs" { // scripts are constants with tabs; a log is printed as it is
 			return
@@ -384,7 +363,7 @@ func TestNoCommandPrintsWhatATerminalActsOn(t *testing.T) {
 	for _, args := range localCommands(dir) {
 		run(answers, args)
 	}
-	for _, cmd := range NewCommands(d.program()).root().Commands() {
+	for _, cmd := range NewCommands(d.Program()).root().Commands() {
 		if !covered[cmd.Name()] {
 			t.Errorf("nothing runs `monopod %s`", cmd.Name())
 		}

@@ -19,9 +19,9 @@ import (
 func TestAMistakeInAFileThatIsReadLaterKeepsNoDaemonFromStarting(t *testing.T) {
 	t.Parallel()
 	d := newDaemon(t, "imageCredentialProviderConfig: providers.yaml")
-	d.put("web.yaml", daemontest.PodYAML("web", runtimetest.ScriptServe))
+	d.Put("web.yaml", daemontest.PodYAML("web", runtimetest.ScriptServe))
 	const head = "apiVersion: kubelet.config.k8s.io/v1\nkind: CredentialProviderConfig\nproviders:\n- {name: p, matchImages: [r.io], defaultCacheDuration: 1h, apiVersion: credentialprovider.kubelet.k8s.io/v1"
-	file := d.path("providers.yaml")
+	file := d.Path("providers.yaml")
 	put := func(text string) {
 		if err := os.Remove(file); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			t.Fatal(err)
@@ -31,40 +31,40 @@ func TestAMistakeInAFileThatIsReadLaterKeepsNoDaemonFromStarting(t *testing.T) {
 		}
 	}
 	put("{")
-	d.start()
-	d.shows("Running", "get", "pods")
+	d.Start()
+	d.Shows("Running", "get", "pods")
 	for text, want := range map[string]string{
 		"{":                               file + ": error converting YAML to JSON",
 		"":                                "open " + file + ": no such file or directory",
 		head + ", matchImage: [other]}\n": `unknown field "matchImage"`,
 	} {
 		put(text)
-		if r := d.cmd("config", "--config", d.path("config.yaml")); r.code != program.ExitUsage || r.stdout != "" || !strings.Contains(r.stderr, d.path("config.yaml")+":8: imageCredentialProviderConfig: ") || !strings.Contains(r.stderr, want) {
+		if r := d.Cmd("config", "--config", d.Path("config.yaml")); r.Code != program.ExitUsage || r.Stdout != "" || !strings.Contains(r.Stderr, d.Path("config.yaml")+":8: imageCredentialProviderConfig: ") || !strings.Contains(r.Stderr, want) {
 			t.Errorf("%q: config: %+v", text, r)
 		}
-		if r := d.cmd("install", "--config", d.path("config.yaml")); r.code != program.ExitUsage || !strings.Contains(r.stderr, want) {
+		if r := d.Cmd("install", "--config", d.Path("config.yaml")); r.Code != program.ExitUsage || !strings.Contains(r.Stderr, want) {
 			t.Errorf("%q: install: %+v", text, r)
 		}
-		if r := d.cmd("status"); r.code != program.ExitOK || !strings.Contains(r.stdout, "\nwarning: ") || !strings.Contains(r.stdout, want) {
+		if r := d.Cmd("status"); r.Code != program.ExitOK || !strings.Contains(r.Stdout, "\nwarning: ") || !strings.Contains(r.Stdout, want) {
 			t.Errorf("%q: status: %+v", text, r)
 		}
 	}
 	put(head + "}\n") // its plug-in may come later
-	if r := d.cmd("config", "--config", d.path("config.yaml")); r.code != program.ExitOK || !strings.Contains(r.stderr, "warning: credential provider p: stat "+d.path("p")) {
+	if r := d.Cmd("config", "--config", d.Path("config.yaml")); r.Code != program.ExitOK || !strings.Contains(r.Stderr, "warning: credential provider p: stat "+d.Path("p")) {
 		t.Errorf("without the plug-in: config: %+v", r)
 	}
-	if r := d.cmd("status"); !strings.Contains(r.stdout, "\nwarning: credential provider p: stat "+d.path("p")) {
+	if r := d.Cmd("status"); !strings.Contains(r.Stdout, "\nwarning: credential provider p: stat "+d.Path("p")) {
 		t.Errorf("without the plug-in: status: %+v", r)
 	}
-	if err := os.WriteFile(d.path("p"), []byte("#!/bin/sh\n"), 0o755); err != nil {
+	if err := os.WriteFile(d.Path("p"), []byte("#!/bin/sh\n"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if r := d.cmd("status"); strings.Contains(r.stdout, "warning") {
+	if r := d.Cmd("status"); strings.Contains(r.Stdout, "warning") {
 		t.Errorf("with all that is needed: status: %+v", r)
 	}
-	d.end()
-	if n := strings.Count(d.log.String(), "imageCredentialProviderConfig: credential providers"); n != 1 {
-		t.Errorf("it was logged %d times:\n%s", n, d.log)
+	d.End()
+	if n := strings.Count(d.Log.String(), "imageCredentialProviderConfig: credential providers"); n != 1 {
+		t.Errorf("it was logged %d times:\n%s", n, d.Log)
 	}
 }
 
@@ -74,20 +74,20 @@ func TestInvalidTokensAreReported(t *testing.T) {
 	t.Parallel()
 	const keys = "authentication: {tokenFile: tokens, x509: {clientCAFile: ca.pem}}"
 	d := newDaemon(t, keys)
-	testfiles.Write(t, d.path("tokens"), "0123456789abcdef,good\nhunter2,prometheus\n")
-	testfiles.Write(t, d.path("ca.pem"), "nothing\n")
-	r := d.cmd("config", "--config", d.path("config.yaml"))
+	testfiles.Write(t, d.Path("tokens"), "0123456789abcdef,good\nhunter2,prometheus\n")
+	testfiles.Write(t, d.Path("ca.pem"), "nothing\n")
+	r := d.Cmd("config", "--config", d.Path("config.yaml"))
 	for _, want := range []string{
 		"authentication.tokenFile: ", `the token of user "prometheus" has 7 characters, fewer than 16`, "openssl rand -hex 16",
 		"authentication.x509.clientCAFile: ", "it has no certificate in PEM",
 	} {
-		if r.code == 0 || !strings.Contains(r.stderr, want) {
-			t.Errorf("config ended with %d and says\n%s\nwant %q", r.code, r.stderr, want)
+		if r.Code == 0 || !strings.Contains(r.Stderr, want) {
+			t.Errorf("config ended with %d and says\n%s\nwant %q", r.Code, r.Stderr, want)
 		}
 	}
-	d.start()
-	status := d.shows("fewer than 16", "status")
-	for where, text := range map[string]string{"config": r.stdout + r.stderr, "status": status.stdout, "the log": d.log.String()} {
+	d.Start()
+	status := d.Shows("fewer than 16", "status")
+	for where, text := range map[string]string{"config": r.Stdout + r.Stderr, "status": status.Stdout, "the log": d.Log.String()} {
 		if strings.Contains(text, "hunter2") || where != "config" && !strings.Contains(text, "the token of user") {
 			t.Errorf("%s: %s", where, text)
 		}
@@ -100,18 +100,18 @@ func TestNoNamedFileIsWaitedFor(t *testing.T) {
 	t.Parallel()
 	d := newDaemon(t, "authentication: {tokenFile: tokens, x509: {clientCAFile: ca.pem}}", "imageCredentialProviderConfig: providers.yaml", "imageCredentialProviderBinDir: bin")
 	for _, name := range []string{"tokens", "ca.pem", "providers.yaml", "manifests/fifo.yaml"} {
-		if err := unix.Mkfifo(d.path(name), 0o600); err != nil {
+		if err := unix.Mkfifo(d.Path(name), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
-	d.put("pod.yaml", daemontest.PodYAML("web", runtimetest.ScriptServe))
-	r := d.cmd("config", "--config", d.path("config.yaml"))
-	if n := strings.Count(r.stderr, "not a regular file"); n != 3 {
-		t.Errorf("config says %d times, want 3, that a file is none:\n%s", n, r.stderr)
+	d.Put("pod.yaml", daemontest.PodYAML("web", runtimetest.ScriptServe))
+	r := d.Cmd("config", "--config", d.Path("config.yaml"))
+	if n := strings.Count(r.Stderr, "not a regular file"); n != 3 {
+		t.Errorf("config says %d times, want 3, that a file is none:\n%s", n, r.Stderr)
 	}
-	if r := d.cmd("validate", d.path("manifests")); !strings.Contains(r.stdout+r.stderr, "not a regular file") {
-		t.Errorf("validate says\n%s%s", r.stdout, r.stderr)
+	if r := d.Cmd("validate", d.Path("manifests")); !strings.Contains(r.Stdout+r.Stderr, "not a regular file") {
+		t.Errorf("validate says\n%s%s", r.Stdout, r.Stderr)
 	}
-	d.start()
-	d.shows("web", "get", "pods")
+	d.Start()
+	d.Shows("web", "get", "pods")
 }

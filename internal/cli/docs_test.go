@@ -11,8 +11,8 @@ import (
 	"monopod/internal/version"
 )
 
-// run executes a command of this package.
-func run(t *testing.T, name string, args ...string) (string, error) {
+// runAlone executes a command of this package.
+func runAlone(t *testing.T, name string, args ...string) (string, error) {
 	t.Helper()
 	var out strings.Builder
 	p := &program.Program{Stdout: &out, Stderr: &out}
@@ -29,17 +29,17 @@ func run(t *testing.T, name string, args ...string) (string, error) {
 
 func TestDocsListsTopicsAndPrintsPages(t *testing.T) {
 	t.Parallel()
-	list, err := run(t, "docs", []string{}...)
+	list, err := runAlone(t, "docs", []string{}...)
 	if err != nil || strings.Count(list, "\n") != len(Topics()) || !strings.Contains(list, "why            Why a pod does not run\n") {
 		t.Errorf("%v\n%s", err, list)
 	}
 	for _, topic := range Topics() {
-		page, err := run(t, "docs", topic)
+		page, err := runAlone(t, "docs", topic)
 		if err != nil || !strings.HasPrefix(page, "# ") {
 			t.Errorf("%s: %v: %.60s", topic, err, page)
 		}
 	}
-	if _, err := run(t, "docs", "wyh"); err == nil || !strings.Contains(err.Error(), `no topic "wyh"; did you mean why?`) {
+	if _, err := runAlone(t, "docs", "wyh"); err == nil || !strings.Contains(err.Error(), `no topic "wyh"; did you mean why?`) {
 		t.Errorf("unknown topic: %v", err)
 	}
 }
@@ -47,7 +47,7 @@ func TestDocsListsTopicsAndPrintsPages(t *testing.T) {
 func TestDocsWritesManualPagesBySection(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	if _, err := run(t, "docs", "--man", dir); err != nil {
+	if _, err := runAlone(t, "docs", "--man", dir); err != nil {
 		t.Fatal(err)
 	}
 	for _, name := range []string{"man1/monopod.1", "man5/monopod.yaml.5"} {
@@ -55,14 +55,14 @@ func TestDocsWritesManualPagesBySection(t *testing.T) {
 			t.Errorf("%s: %v: %.40s", name, err, text)
 		}
 	}
-	if _, err := run(t, "docs", "--man", "/proc/none"); err == nil {
+	if _, err := runAlone(t, "docs", "--man", "/proc/none"); err == nil {
 		t.Error("written to /proc")
 	}
 }
 
 func TestVersionAsJSONHasAllVersions(t *testing.T) {
 	t.Parallel()
-	text, err := run(t, "version", "-o", "json")
+	text, err := runAlone(t, "version", "-o", "json")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -71,11 +71,11 @@ func TestVersionAsJSONHasAllVersions(t *testing.T) {
 			t.Errorf("no %s in %s", key, text)
 		}
 	}
-	plain, err := run(t, "version", []string{}...)
+	plain, err := runAlone(t, "version", []string{}...)
 	if err != nil || !slices.Contains(strings.Fields(plain), version.String()) {
 		t.Errorf("%v: %s", err, plain)
 	}
-	if _, err := run(t, "version", "-o", "yaml"); err == nil {
+	if _, err := runAlone(t, "version", "-o", "yaml"); err == nil {
 		t.Error("-o yaml is accepted")
 	}
 }

@@ -25,7 +25,7 @@ const (
 // testSupport lists packages that exist for tests, whose code is not product code. A trailing slash means a directory.
 func testSupport() []string {
 	return []string{
-		"e2e/", "examples/", "internal/atomicfile/damagetest", "internal/daemontest", "internal/house", "internal/loopback",
+		"e2e/", "examples/", "internal/atomicfile/damagetest", "internal/daemontest/", "internal/house", "internal/loopback",
 		"internal/testfiles", "manifests/manifesttest", "manifests/validate/validatetest", "node/apiserver/apitest", "runner/ctrd/dirtest", "runner/ctrd/embed/embedtest",
 		"runner/ctrd/image/registrytest", "runner/runtimetest", "runner/spec/spectest",
 		"watcher/watchertest",

@@ -36,8 +36,8 @@ func (f found) nothing() bool { return f.unit == "" && !f.ran && !f.stored }
 // find inspects the machine without changing it.
 func (p Commands) find(cfg *config.Loaded) (found, error) {
 	f := found{
-		ran:    Exists(cfg.StateDirectory) || Exists(filepath.Join(cfg.RootDirectory, "containerd")) || cfg.ContainerRuntimeEndpoint != "",
-		stored: Exists(cfg.RootDirectory) || Exists(cfg.RootDirectory+run.RunsSuffix),
+		ran:    exists(cfg.StateDirectory) || exists(filepath.Join(cfg.RootDirectory, "containerd")) || cfg.ContainerRuntimeEndpoint != "",
+		stored: exists(cfg.RootDirectory) || exists(cfg.RootDirectory+run.RunsSuffix),
 	}
 	b, err := os.ReadFile(p.Host.Unit())
 	switch unit := string(b); {
@@ -53,8 +53,8 @@ func (p Commands) find(cfg *config.Loaded) (found, error) {
 	return f, nil
 }
 
-// Exists reports whether a path exists.
-func Exists(path string) bool {
+// exists reports whether a path exists.
+func exists(path string) bool {
 	_, err := os.Lstat(path)
 	return err == nil
 }

@@ -1,14 +1,51 @@
 package change
 
 import (
+	"context"
 	"testing"
 
+	"github.com/spf13/cobra"
 	"go.uber.org/goleak"
 
+	"monopod/internal/cli"
+	"monopod/internal/cli/describe"
+	"monopod/internal/cli/history"
+	"monopod/internal/cli/view"
+	"monopod/internal/daemontest/clitest"
+	"monopod/internal/program"
+	"monopod/internal/run"
 	"monopod/internal/signals"
 )
 
 func TestMain(m *testing.M) {
 	signals.Adopt() // tests send them to what they start
 	goleak.VerifyTestMain(m)
+}
+
+// commands executes a command line: a command of this package, or of another one that a test needs.
+func commands(ctx context.Context, p *program.Program, args []string) int {
+	return clitest.Of(func(p *program.Program) []*cobra.Command {
+		return []*cobra.Command{
+			NewCommands(p).ApplyCommand(),
+			NewCommands(p).DeleteCommand(),
+			NewCommands(p).WaitCommand(),
+			NewCommands(p).DrainCommand(),
+			NewCommands(p).CordonCommand(),
+			NewCommands(p).UndrainCommand(),
+			NewCommands(p).ScaleCommand(),
+			NewCommands(p).RestartCommand(),
+			history.NewCommands(p).HistoryCommand(),
+			history.NewCommands(p).RollbackCommand(),
+			view.NewCommands(p).GetCommand(),
+			cli.NewCommands(p).ConfigCommand(),
+			describe.NewCommands(p).DescribeCommand(),
+			describe.NewCommands(p).WhyCommand(),
+			run.NewCommands(p).RunCommand(),
+		}
+	})(ctx, p, args)
+}
+
+func newDaemon(t testing.TB, settings ...string) *clitest.Daemon {
+	t.Helper()
+	return clitest.New(t, commands, settings...)
 }

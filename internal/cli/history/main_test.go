@@ -1,14 +1,42 @@
 package history
 
 import (
+	"context"
 	"testing"
 
+	"github.com/spf13/cobra"
 	"go.uber.org/goleak"
 
+	"monopod/internal/cli/describe"
+	"monopod/internal/cli/view"
+	"monopod/internal/daemontest/clitest"
+	"monopod/internal/program"
+	"monopod/internal/run"
 	"monopod/internal/signals"
 )
 
 func TestMain(m *testing.M) {
 	signals.Adopt() // tests send them to what they start
 	goleak.VerifyTestMain(m)
+}
+
+// commands executes a command line: a command of this package, or of another one that a test needs.
+func commands(ctx context.Context, p *program.Program, args []string) int {
+	return clitest.Of(func(p *program.Program) []*cobra.Command {
+		return []*cobra.Command{
+			NewCommands(p).HistoryCommand(),
+			NewCommands(p).DiffCommand(),
+			NewCommands(p).RollbackCommand(),
+			view.NewCommands(p).GetCommand(),
+			describe.NewCommands(p).DescribeCommand(),
+			describe.NewCommands(p).WhyCommand(),
+			describe.NewCommands(p).EventsCommand(),
+			run.NewCommands(p).RunCommand(),
+		}
+	})(ctx, p, args)
+}
+
+func newDaemon(t testing.TB, settings ...string) *clitest.Daemon {
+	t.Helper()
+	return clitest.New(t, commands, settings...)
 }

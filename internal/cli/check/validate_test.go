@@ -1,0 +1,103 @@
+package check
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/tools/txtar"
+
+	"monopod/internal/daemontest"
+	"monopod/internal/daemontest/clitest"
+	"monopod/internal/program"
+	"monopod/internal/testfiles"
+)
+
+// TestValidateStories runs testdata/validate/*.txtar: files, "stdin", "args" (one line each; relative to the
+// files) and "want": stdout, stderr and the exit code.
+func TestValidateStories(t *testing.T) {
+	files, err := filepath.Glob("testdata/validate/*.txtar")
+	if err != nil || len(files) < 5 {
+		t.Fatalf("stories: %v %v", files, err)
+	}
+	for _, file := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".txtar"), func(t *testing.T) {
+			story, err := txtar.ParseFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			dir := t.TempDir()
+			args, want, stdin := []string{"validate"}, -1, ""
+			for i, f := range story.Files {
+				switch f.Name {
+				case "args":
+					for a := range strings.FieldsSeq(string(f.Data)) {
+						if a != "-" && !strings.HasPrefix(a, "-") && a != "json" && a != "xml" {
+							a = filepath.Join(dir, a)
+						}
+						args = append(args, a)
+					}
+				case "stdin":
+					stdin = string(f.Data)
+				case "want":
+					want = i
+				default:
+					testfiles.Write(t, filepath.Join(dir, f.Name), string(f.Data))
+				}
+			}
+			var out, errs bytes.Buffer
+			p := &program.Program{Stdin: strings.NewReader(stdin), Stdout: &out, Stderr: &errs, Euid: func() int { return 1000 }}
+			code := commands(t.Context(), p, args)
+			got := strings.ReplaceAll(fmt.Sprintf("%s[stderr]\n%s[exit code %d]\n", &out, &errs, code), dir+"/", "")
+			got = clitest.OwnText(strings.ReplaceAll(got, dir, "$DIR"))
+			if testfiles.Update() {
+				story.Files[want].Data = []byte(got)
+				if err := os.WriteFile(file, txtar.Format(story), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if diff := cmp.Diff(string(story.Files[want].Data), got); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestValidateReportsWhatItCannotRead(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.Symlink("nowhere", filepath.Join(dir, "dangling.yaml")); err != nil {
+		t.Fatal(err)
+	}
+	testfiles.Write(t, filepath.Join(dir, "big.yaml"), "#"+strings.Repeat("x", 11<<20))
+	var out, errs bytes.Buffer
+	p := &program.Program{Stdout: &out, Stderr: &errs}
+	if code := commands(t.Context(), p, []string{"validate", dir}); code != program.ExitError {
+		t.Errorf("exit code %d", code)
+	}
+	for _, want := range []string{"dangling.yaml: no such file or directory\n", "big.yaml: "} {
+		if !strings.Contains(errs.String(), want) {
+			t.Errorf("%q is missing in:\n%.2000s", want, &errs)
+		}
+	}
+}
+
+func TestValidateAsJSONIsCompleteAlsoForErrors(t *testing.T) {
+	dir := t.TempDir()
+	testfiles.Write(t, filepath.Join(dir, "a.yaml"), daemontest.PodYAML("a", "x"))
+	testfiles.Write(t, filepath.Join(dir, "b.yaml"), "kind: Pod\n")
+	var out, errs bytes.Buffer
+	p := &program.Program{Stdout: &out, Stderr: &errs}
+	code := commands(t.Context(), p, []string{"validate", "-o", "json", dir})
+	var v ValidateAnswer
+	if err := json.Unmarshal(out.Bytes(), &v); err != nil {
+		t.Fatalf("%v\n%s", err, &out)
+	}
+	if code != program.ExitError || v.Valid || errs.Len() > 0 || len(v.Files) != 2 || len(v.Files[0].Pods) != 1 || len(v.Files[1].Errors) == 0 || v.Files[1].Errors[0].Line == 0 {
+		t.Errorf("code %d, stderr %q:\n%s", code, &errs, &out)
+	}
+}

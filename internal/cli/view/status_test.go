@@ -1,0 +1,24 @@
+package view
+
+import (
+	"encoding/json"
+	"os"
+	"strings"
+	"testing"
+
+	"monopod/node/localapi"
+)
+
+func TestStatusTellsWhatTheAgentCosts(t *testing.T) {
+	t.Parallel()
+	d := newDaemon(t)
+	d.Start()
+	r := d.Cmd("status", "-o", "json")
+	var a localapi.Agent
+	if err := json.Unmarshal([]byte(r.Stdout), &a); err != nil || a.PID != os.Getpid() || a.Agent.Processes != 1 || a.Agent.ResidentBytes == 0 || a.Agent.WakeUps == 0 || a.Shims.Processes != 0 {
+		t.Errorf("%v, %+v", err, r)
+	}
+	if r := d.Cmd("status"); r.Code != 0 || !strings.Contains(r.Stdout, "monopod") || !strings.Contains(r.Stdout, "WRITTEN/H") {
+		t.Errorf("%+v", r)
+	}
+}
