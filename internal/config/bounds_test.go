@@ -71,7 +71,9 @@ func TestNumbersAreAcceptedUpToTheirBounds(t *testing.T) {
 			}
 			for _, v := range []int64{c.low - 1, c.high + 1} {
 				p := problemsOf(base, func(cfg *Config) { c.set(cfg, v) })
-				if len(p) == 0 || !slices.ContainsFunc(p, func(p Problem) bool { return p.Key == key || strings.HasPrefix(key, "imageGC") && strings.HasPrefix(p.Key, "imageGC") }) {
+				if len(p) == 0 || !slices.ContainsFunc(p, func(p Problem) bool {
+					return p.Key == key || strings.HasPrefix(key, "imageGC") && strings.HasPrefix(p.Key, "imageGC")
+				}) {
 					t.Errorf("%d: %v", v, p)
 				}
 			}
@@ -113,7 +115,7 @@ func TestEachMistakeIsNamedWithAWayOut(t *testing.T) {
 			c.StaticPodURL, c.StaticPodURLHeader = "https://h/", map[string][]string{"X-A": {"b\r\nX-C: d"}}
 		}, "staticPodURLHeader: a value of X-A has a line break"},
 		"a source in the order twice":      {func(c *Config) { c.SourceOrder = []string{"http", "http"} }, `sourceOrder: "http" stands twice`},
-		"a source that is not there":       {func(c *Config) { c.SourceOrder = []string{"aplied"} }, `sourceOrder: "aplied" is none of file, http, applied; did you mean applied?`},
+		"a source that is not there":       {func(c *Config) { c.SourceOrder = []string{"appliedd"} }, `sourceOrder: "appliedd" is none of file, http, applied; did you mean applied?`},
 		"no root directory":                {func(c *Config) { c.RootDirectory = "" }, `rootDirectory: "" is not a directory of monopod's own`},
 		"the whole disk for networks":      {func(c *Config) { c.CNIConfDir = "/" }, `cniConfDir: "/" is not a directory of monopod's own`},
 		"an empty directory of images":     {func(c *Config) { c.PreloadDirectories = []string{"/a", ""} }, "preloadDirectories: has an empty path"},
@@ -137,8 +139,10 @@ func TestEachMistakeIsNamedWithAWayOut(t *testing.T) {
 		"a pid limit":                 {func(c *Config) { c.PodPidsLimit = 1 }, ""},
 		"no throttling":               {func(c *Config) { c.MemoryThrottlingFactor = 0 }, ""},
 		"more than all memory":        {func(c *Config) { c.MemoryThrottlingFactor = 1.5 }, "memoryThrottlingFactor: 1.5 is not between 0 and 1; write 0.9 to slow containers down at nine tenths of their limit"},
-		"static without reserve": {func(c *Config) { c.CPUManagerPolicy = "static" },
-			"reservedSystemCPUs: is empty: with cpuManagerPolicy static the machine itself needs a processor; write 0 to keep the first one"},
+		"static without reserve": {
+			func(c *Config) { c.CPUManagerPolicy = "static" },
+			"reservedSystemCPUs: is empty: with cpuManagerPolicy static the machine itself needs a processor; write 0 to keep the first one",
+		},
 		"static with one":                {func(c *Config) { c.CPUManagerPolicy, c.ReservedSystemCPUs = "static", "0" }, ""},
 		"another policy":                 {func(c *Config) { c.CPUManagerPolicy = "statik" }, `cpuManagerPolicy: "statik" is none of none, static; did you mean static?`},
 		"another driver":                 {func(c *Config) { c.CgroupDriver = "system" }, `cgroupDriver: "system" is none of cgroupfs, systemd; did you mean systemd?`},

@@ -111,8 +111,8 @@ func (f *configFile) entry(path string, name, val *yaml.Node) {
 		f.problem(val.Line, Problem{Key: path, Msg: "wants a map, not " + describeNode(val), Hint: "its keys: " + strings.Join(section, ", ")})
 	case !isKey:
 		f.mapping(path+".", val)
-	case key.Kind == kindSources:
-		list, problems := mapList(path, remoteSourceKeys(), val)
+	case key.Kind == kindSources || key.Kind == kindGraces || key.Kind == kindRules:
+		list, problems := mapList(path, entryKeys(key.Kind), val)
 		for _, p := range problems {
 			f.problem(p.line, p.Problem)
 		}

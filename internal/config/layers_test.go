@@ -51,6 +51,20 @@ func TestVariablesOfOtherProgramsAreOnlyNamed(t *testing.T) {
 	}
 }
 
+func TestAMistakeInAnEntryOfAVariableIsNamedByItsEntry(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	testfiles.Write(t, filepath.Join(dir, "config.yaml"), "maxPods: 3\n")
+	_, err := loadIn(dir, []string{"MONOPOD_IMAGE_POLICY=[{match: r.io}, {mtach: s.io}]"}, []string{"--shutdown-grace-period-by-pod-priority=[{priority: low}]"})
+	want := []string{
+		"MONOPOD_IMAGE_POLICY: imagePolicy[1].mtach: unknown key; did you mean match?",
+		`--shutdown-grace-period-by-pod-priority: shutdownGracePeriodByPodPriority[0].priority: wants an integer, not the string "low"`,
+	}
+	if got := lines(t, dir, err); !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
 func TestADropInThatCannotBeReadIsReportedAndTheOthersAreRead(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -63,7 +63,10 @@ type textSetting struct {
 func (l *configLoader) takeText(lay layer, key Key, t textSetting) {
 	value, problem := parseText(key, t.text)
 	if problem != nil {
-		problem.Where, problem.Key = t.where, key.Path
+		problem.Where = t.where
+		if problem.Key == "" { // else it is that of an entry
+			problem.Key = key.Path
+		}
 		l.problems = append(l.problems, *problem)
 		return
 	}
