@@ -54,7 +54,8 @@ func (s troublesBuilder) trouble() model.Trouble {
 		return t
 	}
 	for i := range s.pod.Spec.Containers {
-		if t := s.troubleContainer(&s.pod.Spec.Containers[i]); t.Kind != model.NoTrouble {
+		spec := &s.pod.Spec.Containers[i]
+		if t := s.troubleContainer(spec, shownInstance(s.Containers, spec.Name)); t.Kind != model.NoTrouble {
 			t.Text = fmt.Sprintf("container %s: %s", t.Container, t.Text)
 			return t
 		}
@@ -121,8 +122,9 @@ func (s troublesBuilder) troubleInit() model.Trouble {
 		if s.pod.Status.Phase == corev1.PodSucceeded || s.pod.Status.Phase == corev1.PodFailed && containersOf(s.statusBuilder).failedInit(spec) == nil {
 			continue
 		}
-		t := s.troubleContainer(spec)
-		if c := containersOf(s.statusBuilder).initInstance(spec.Name); t.Kind == model.NoTrouble && c != nil && c.State == runner.ContainerRunning && !manifests.IsSidecar(spec) {
+		c := containersOf(s.statusBuilder).initInstance(spec.Name)
+		t := s.troubleContainer(spec, c)
+		if t.Kind == model.NoTrouble && c != nil && c.State == runner.ContainerRunning && !manifests.IsSidecar(spec) {
 			t = underway("runs before the others")
 			t.Container = spec.Name
 		}
@@ -134,9 +136,8 @@ func (s troublesBuilder) troubleInit() model.Trouble {
 	return model.Trouble{}
 }
 
-// troubleContainer returns the problem of a regular container; none if it is as desired.
-func (s troublesBuilder) troubleContainer(spec *corev1.Container) model.Trouble {
-	c := shownInstance(s.Containers, spec.Name)
+// troubleContainer returns the problem of a container, by the instance that counts, if any; none if it is as desired.
+func (s troublesBuilder) troubleContainer(spec *corev1.Container, c *runner.Container) model.Trouble {
 	if f, ok := s.Failures[spec.Name]; ok {
 		t := stepTrouble(f, spec.Name)
 		if c != nil && c.State == runner.ContainerRunning && f.Reason != runner.ReasonPostStartHookError {
