@@ -275,8 +275,6 @@ func TestChangesAreAddedModifiedAndDeleted(t *testing.T) {
 	step("all are gone", []string{"DELETED x"})
 }
 
-func (a addr) String() string { return string(a) }
-
 func TestWhileNotAllCanBeSeenNothingIsSaidToBeAbsent(t *testing.T) {
 	m := &machine{}
 	m.see(errors.New(`no "containerd"`), view("a", "x", "c running"))

@@ -6,22 +6,18 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"net/netip"
 	"net/url"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"monopod/internal/model"
 	"monopod/node/localclient"
-	"monopod/node/netinfo"
 )
 
 // serve runs a server on a real socket and returns a client and the way to stop it.
@@ -191,46 +187,6 @@ func TestConnectErrorsSayWhatToDo(t *testing.T) {
 		e := &localclient.ConnectError{Socket: "/s", Err: err}
 		if !strings.Contains(e.Error(), want) || !errors.Is(e, err) {
 			t.Errorf("%v", e)
-		}
-	}
-}
-
-type addr string
-
-func (a addr) Network() string { return "ip" }
-
-func TestPrimaryAddressesAreTheFirstUsableOfEachFamily(t *testing.T) {
-	for _, c := range []struct {
-		in   []net.Addr
-		want []string
-	}{
-		{nil, nil},
-		{[]net.Addr{addr("127.0.0.1/8"), addr("::1/128"), addr("fe80::1/64"), addr("169.254.3.4/16")}, nil},
-		{[]net.Addr{addr("2001:db8::1/64"), addr("10.0.0.1/8"), addr("10.0.0.2/8"), addr("2001:db8::2/64")}, []string{"10.0.0.1", "2001:db8::1"}},
-		{[]net.Addr{addr("nonsense"), addr("192.168.1.5/24")}, []string{"192.168.1.5"}},
-	} {
-		if diff := cmp.Diff(c.want, netinfo.Primary(c.in)); diff != "" {
-			t.Errorf("%v: -want +got:\n%s", c.in, diff)
-		}
-	}
-}
-
-func TestAddressesOfThisMachineAreItsOwn(t *testing.T) {
-	got, err := netinfo.Addresses()
-	if err != nil {
-		t.Fatal(err)
-	}
-	own, err := net.InterfaceAddrs()
-	if err != nil {
-		t.Fatal(err)
-	}
-	var all []string
-	for _, a := range own {
-		all = append(all, strings.Split(a.String(), "/")[0])
-	}
-	for _, a := range got {
-		if !slices.Contains(all, a) || netip.MustParseAddr(a).IsLoopback() {
-			t.Errorf("%s is not an address of this machine: %v", a, all)
 		}
 	}
 }
