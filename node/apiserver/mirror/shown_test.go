@@ -1,0 +1,190 @@
+package mirror_test
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"monopod/manifests"
+	"monopod/node/apiserver/mirror"
+)
+
+// An API server refuses a mirror pod that refers to other objects.
+func TestAMirrorRefersToNoObjects(t *testing.T) {
+	ref := func(name string) corev1.LocalObjectReference { return corev1.LocalObjectReference{Name: name} }
+	empty := corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}
+	for want, change := range map[string]func(*corev1.PodSpec){
+		"":                     func(*corev1.PodSpec) {},
+		"serviceaccount robot": func(s *corev1.PodSpec) { s.ServiceAccountName, s.DeprecatedServiceAccount = "robot", "robot" },
+		"secret a, secret b": func(s *corev1.PodSpec) {
+			s.ImagePullSecrets = []corev1.LocalObjectReference{ref("b"), ref("a"), ref("b")}
+		},
+		"resourceclaim gpu":  func(s *corev1.PodSpec) { s.ResourceClaims = []corev1.PodResourceClaim{{Name: "gpu"}} },
+		"priorityclass mine": func(s *corev1.PodSpec) { s.PriorityClassName, s.Priority = "mine", new(int32(5)) },
+		"runtimeclass gvisor": func(s *corev1.PodSpec) {
+			s.RuntimeClassName, s.Overhead = new("gvisor"), corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1")}
+		},
+		"configmap env, secret env": func(s *corev1.PodSpec) {
+			s.InitContainers = []corev1.Container{{Name: "i", EnvFrom: []corev1.EnvFromSource{
+				{ConfigMapRef: &corev1.ConfigMapEnvSource{LocalObjectReference: ref("env")}}, {SecretRef: &corev1.SecretEnvSource{LocalObjectReference: ref("env")}},
+			}}}
+		},
+		"configmap key, secret key": func(s *corev1.PodSpec) {
+			s.Containers[0].Env = []corev1.EnvVar{
+				{Name: "plain", Value: "x"},
+				{Name: "field", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.name"}}},
+				{Name: "a", ValueFrom: &corev1.EnvVarSource{ConfigMapKeyRef: &corev1.ConfigMapKeySelector{LocalObjectReference: ref("key")}}},
+				{Name: "b", ValueFrom: &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{LocalObjectReference: ref("key")}}},
+			}
+		},
+	} {
+		web := with(running("web"), func(p *corev1.Pod) { change(&p.Spec) })
+		m, err := mirror.For(web, "n1")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := m.Annotations[mirror.AnnotationOmitted]; got != want {
+			t.Errorf("omitted: %s, want %s", got, want)
+		}
+		s := m.Spec
+		if s.ServiceAccountName != "" || s.DeprecatedServiceAccount != "" || len(s.ImagePullSecrets)+len(s.ResourceClaims)+len(s.Overhead) > 0 || s.RuntimeClassName != nil || s.PriorityClassName != "" || s.Priority != nil {
+			t.Errorf("%s: %+v", want, s)
+		}
+		for _, e := range s.Containers[0].Env {
+			if e.Name != "plain" && e.Name != "field" {
+				t.Errorf("%s: variable %+v", want, e)
+			}
+		}
+		if len(s.InitContainers) > 0 && len(s.InitContainers[0].EnvFrom) > 0 {
+			t.Errorf("%s: %+v", want, s.InitContainers)
+		}
+	}
+	downward := corev1.VolumeProjection{DownwardAPI: &corev1.DownwardAPIProjection{}}
+	secret := corev1.VolumeProjection{Secret: &corev1.SecretProjection{LocalObjectReference: ref("tls")}}
+	host := corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/x"}}
+	for want, tt := range map[string]struct{ given, shown corev1.VolumeSource }{
+		"configmap settings":         {corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: ref("settings")}}, empty},
+		"secret db":                  {corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "db"}}, empty},
+		"persistentvolumeclaim data": {corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "data"}}, empty},
+		"volume v":                   {corev1.VolumeSource{CSI: &corev1.CSIVolumeSource{Driver: "x"}}, empty},
+		"":                           {host, host},
+		"secret tls":                 {corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{Sources: []corev1.VolumeProjection{secret}}}, empty},
+		"secret tls, serviceaccount token": {
+			corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{Sources: []corev1.VolumeProjection{secret, downward, {ServiceAccountToken: &corev1.ServiceAccountTokenProjection{}}}}},
+			corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{Sources: []corev1.VolumeProjection{downward}}},
+		},
+	} {
+		web := with(running("web"), func(p *corev1.Pod) { p.Spec.Volumes = []corev1.Volume{{Name: "v", VolumeSource: tt.given}} })
+		before := web.DeepCopy()
+		m, err := mirror.For(web, "n1")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff([]corev1.Volume{{Name: "v", VolumeSource: tt.shown}}, m.Spec.Volumes); diff != "" || m.Annotations[mirror.AnnotationOmitted] != want {
+			t.Errorf("%s: %s %s", want, m.Annotations[mirror.AnnotationOmitted], diff)
+		}
+		if diff := cmp.Diff(before, web); diff != "" {
+			t.Errorf("the pod itself was changed: %s", diff)
+		}
+	}
+}
+
+func TestASystemPriorityIsShown(t *testing.T) {
+	m, err := mirror.For(with(running("web"), func(p *corev1.Pod) { p.Spec.PriorityClassName = "system-node-critical" }), "n1")
+	if err != nil || m.Spec.PriorityClassName != "system-node-critical" || m.Annotations[mirror.AnnotationOmitted] != "" {
+		t.Errorf("%+v, %v", m, err)
+	}
+	m = mirror.Owned(m, "n1", "node-uid")
+	if o := m.OwnerReferences; len(o) != 1 || o[0].Kind != "Node" || o[0].Name != "n1" || o[0].UID != "node-uid" || !*o[0].Controller {
+		t.Errorf("%+v", o)
+	}
+	if _, err := mirror.For(with(running("web"), func(p *corev1.Pod) { p.UID = "" }), "n1"); err == nil || err.Error() != "it has no uid yet" {
+		t.Error(err)
+	}
+}
+
+// Clients know the reasons of a kubelet.
+func TestReasonsToWaitAreAKubelets(t *testing.T) {
+	waits := func(reason string) []corev1.ContainerStatus {
+		return []corev1.ContainerStatus{{Name: "a", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason, Message: "why"}}}}
+	}
+	for _, tt := range []struct {
+		given, want string
+		inits       []corev1.Container
+	}{
+		{"FailedMount", "ContainerCreating", nil},
+		{"CreatePodSandboxError", "ContainerCreating", nil},
+		{"FailedMount", "PodInitializing", []corev1.Container{{Name: "i"}}},
+		{"ErrImagePull", "ErrImagePull", nil},
+	} {
+		p := with(running("web"), func(p *corev1.Pod) { p.Spec.InitContainers, p.Status.ContainerStatuses = tt.inits, waits(tt.given) })
+		if got := mirror.AsShown(p).Status.ContainerStatuses[0].State.Waiting; got.Reason != tt.want || got.Message != "why" {
+			t.Errorf("%s: %+v", tt.given, got)
+		}
+		if p.Status.ContainerStatuses[0].State.Waiting.Reason != tt.given {
+			t.Error("the pod itself was changed")
+		}
+	}
+}
+
+func TestConditionsOfOthersStay(t *testing.T) {
+	local := mirror.LocalOf(running("web"), "n1")
+	theirs := corev1.PodCondition{Type: "example.com/gate", Status: corev1.ConditionTrue}
+	old := corev1.PodCondition{Type: corev1.PodReady, Status: corev1.ConditionFalse}
+	s := mirror.StatusFor(local, mirror.Mirror{Conditions: []corev1.PodCondition{theirs, old}})
+	if diff := cmp.Diff(append(slices.Clone(local.Pod.Status.Conditions), theirs), s.Conditions); diff != "" || s.QOSClass != "" {
+		t.Errorf("%s, %s", s.QOSClass, diff)
+	}
+	if len(local.Pod.Status.Conditions) != 1 {
+		t.Error("the pod itself was changed")
+	}
+}
+
+func TestConditionsOfReadinessGates(t *testing.T) {
+	gate, other := corev1.PodCondition{Type: "a/gate", Status: corev1.ConditionTrue}, corev1.PodCondition{Type: "b/other", Status: corev1.ConditionTrue}
+	gated := with(running("web"), func(p *corev1.Pod) {
+		p.Spec.ReadinessGates = []corev1.PodReadinessGate{{ConditionType: "a/none"}, {ConditionType: "a/gate"}}
+		p.Status.Conditions = []corev1.PodCondition{other, gate}
+	})
+	all := mirror.GateConditions(map[manifests.Key]*corev1.Pod{{Name: "web"}: gated, {Name: "plain"}: running("plain")})
+	if diff := cmp.Diff(map[types.UID][]corev1.PodCondition{gated.UID: {gate}}, all); diff != "" {
+		t.Error(diff)
+	}
+	changed := maps.Clone(all)
+	if !mirror.SameGates(all, changed) {
+		t.Error("nothing has changed")
+	}
+	gate.LastTransitionTime = metav1.NewTime(time.Unix(1, 0))
+	changed[gated.UID] = []corev1.PodCondition{gate}
+	if mirror.SameGates(all, changed) || mirror.SameGates(all, nil) {
+		t.Error("a change is not seen")
+	}
+}
+
+func TestEphemeralContainersDoNotRun(t *testing.T) {
+	there := with(running("web"), func(p *corev1.Pod) {
+		for _, name := range []string{"debug", "shell"} {
+			p.Spec.EphemeralContainers = append(p.Spec.EphemeralContainers, corev1.EphemeralContainer{EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: name, Image: "busybox"}})
+		}
+	})
+	s := mirror.BoundLocal(running("web"), there).Pod.Status
+	const message = "monopod does not run ephemeral containers yet: debug, shell; use `kubectl exec`"
+	if all := s.EphemeralContainerStatuses; len(all) != 2 || all[1].Name != "shell" || all[1].State.Waiting.Reason != mirror.ReasonNotSupported || all[1].State.Waiting.Message != message {
+		t.Errorf("%+v", s.EphemeralContainerStatuses)
+	}
+	last := s.Conditions[len(s.Conditions)-1]
+	if last.Type != mirror.ConditionEphemeral || last.Status != corev1.ConditionFalse || !strings.HasSuffix(last.Message, message) {
+		t.Errorf("%+v", s.Conditions)
+	}
+	if got := mirror.EphemeralMessage(running("web")); got != "" {
+		t.Error(got)
+	}
+}
