@@ -1,4 +1,5 @@
-// Package machine reads the facts about this machine that the specs of containers depend on. It must not change anything.
+// Package machine reads the facts about this machine that the specs of containers depend on. It must not change anything, except that it creates
+// the cgroup of all pods where the kernel shows only there whether it can limit swap.
 package machine
 
 import (
@@ -24,6 +25,9 @@ import (
 // CapSysResource is the capability to lower oom_score_adj.
 const CapSysResource = "CAP_SYS_RESOURCE"
 
+// sysfs is where the kernel shows devices and cgroups.
+const sysfs = "/sys"
+
 // Facts reads all facts that specs depend on.
 func Facts(cgroups spec.Cgroups, root string) (spec.Host, error) {
 	h := spec.Host{
@@ -31,7 +35,7 @@ func Facts(cgroups spec.Cgroups, root string) (spec.Host, error) {
 		MilliCPU:       int64(runtime.NumCPU()) * 1000,
 		MinOOMScoreAdj: -1000,
 		PageSize:       int64(os.Getpagesize()),
-		MaskedPaths:    thermalThrottlePaths(),
+		MaskedPaths:    thermalThrottlePaths(sysfs),
 	}
 	var info unix.Sysinfo_t
 	if err := unix.Sysinfo(&info); err != nil {
@@ -46,8 +50,8 @@ func Facts(cgroups spec.Cgroups, root string) (spec.Host, error) {
 	if h.CgroupV2, h.CgroupMountOptions, err = cgroupMode(); err != nil {
 		return h, fmt.Errorf("cgroups: %w", err)
 	}
-	h.SwapAccounting = swapAccounting(h.CgroupV2, h.Cgroups)
-	h.HugePageSizes = hugePageSizes(h.CgroupV2)
+	h.SwapAccounting = swapAccounting(sysfs, h.CgroupV2, h.Cgroups)
+	h.HugePageSizes = hugePageSizes(sysfs, h.CgroupV2)
 	var st unix.Statfs_t
 	if err := unix.Statfs(root, &st); err == nil {
 		h.EphemeralStorageBytes = int64(st.Blocks) * st.Bsize
@@ -78,6 +82,10 @@ func cgroupMode() (unified bool, options []string, err error) {
 	if err != nil {
 		return false, nil, err
 	}
+	return modeOf(infos)
+}
+
+func modeOf(infos []*mountinfo.Info) (unified bool, options []string, err error) {
 	for _, i := range infos {
 		if !cgroup.IsUnified(i) {
 			continue
@@ -96,16 +104,16 @@ func cgroupMode() (unified bool, options []string, err error) {
 }
 
 // swapAccounting reports whether the kernel can limit swap.
-func swapAccounting(unified bool, c spec.Cgroups) bool {
+func swapAccounting(sys string, unified bool, c spec.Cgroups) bool {
 	if !unified {
-		_, err := os.Stat("/sys/fs/cgroup/memory/memory.memsw.limit_in_bytes")
+		_, err := os.Stat(filepath.Join(sys, "fs", "cgroup", "memory", "memory.memsw.limit_in_bytes"))
 		return err == nil
 	}
 	// The root cgroup, which this process may be in, has no limits; its children show whether they exist.
-	if found, _ := filepath.Glob("/sys/fs/cgroup/*/memory.swap.max"); len(found) > 0 || c.Driver == spec.SystemdDriver {
+	dir := filepath.Join(sys, "fs", "cgroup")
+	if found, _ := filepath.Glob(filepath.Join(dir, "*", "memory.swap.max")); len(found) > 0 || c.Driver == spec.SystemdDriver {
 		return len(found) > 0
 	}
-	dir := "/sys/fs/cgroup"
 	for name := range strings.SplitSeq(strings.Trim(c.Root, "/"), "/") {
 		_ = os.WriteFile(filepath.Join(dir, "cgroup.subtree_control"), []byte("+memory"), 0o644) // may be enabled already
 		dir = filepath.Join(dir, name)
@@ -118,17 +126,17 @@ func swapAccounting(unified bool, c spec.Cgroups) bool {
 }
 
 // hugePageSizes returns the huge page sizes, in bytes, that the kernel can limit.
-func hugePageSizes(unified bool) []int64 {
+func hugePageSizes(sys string, unified bool) []int64 {
 	if unified {
-		b, _ := os.ReadFile(filepath.Join(cgroup.UnifiedRoot, "cgroup.controllers"))
+		b, _ := os.ReadFile(filepath.Join(sys, "fs", "cgroup", "cgroup.controllers"))
 		if !slices.Contains(strings.Fields(string(b)), "hugetlb") {
 			return nil
 		}
-	} else if found, _ := filepath.Glob("/sys/fs/cgroup/*/hugetlb.*.limit_in_bytes"); len(found) == 0 {
+	} else if found, _ := filepath.Glob(filepath.Join(sys, "fs", "cgroup", "*", "hugetlb.*.limit_in_bytes")); len(found) == 0 {
 		return nil
 	}
 	var sizes []int64
-	for _, name := range trees.Names("/sys/kernel/mm/hugepages") {
+	for _, name := range trees.Names(filepath.Join(sys, "kernel", "mm", "hugepages")) {
 		if kb, err := strconv.ParseInt(strings.TrimSuffix(strings.TrimPrefix(name, "hugepages-"), "kB"), 10, 64); err == nil {
 			sizes = append(sizes, kb<<10)
 		}
@@ -150,7 +158,7 @@ func ownOOMScoreAdj() int {
 }
 
 // thermalThrottlePaths are masked in containers.
-func thermalThrottlePaths() []string {
-	paths, _ := filepath.Glob("/sys/devices/system/cpu/cpu[0-9]*/thermal_throttle")
+func thermalThrottlePaths(sys string) []string {
+	paths, _ := filepath.Glob(filepath.Join(sys, "devices", "system", "cpu", "cpu[0-9]*", "thermal_throttle"))
 	return paths
 }

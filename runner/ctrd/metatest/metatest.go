@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/containerd/containerd/v2/client"
+	"github.com/containerd/containerd/v2/core/containers"
 	"github.com/containerd/containerd/v2/core/content"
 	"github.com/containerd/containerd/v2/core/images"
 	"github.com/containerd/containerd/v2/core/metadata"
@@ -21,6 +22,7 @@ import (
 	"github.com/opencontainers/image-spec/specs-go"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 	bolt "go.etcd.io/bbolt"
+	"google.golang.org/protobuf/types/known/anypb"
 )
 
 // Snapshotter is the name of the only snapshotter.
@@ -58,6 +60,15 @@ func New(t testing.TB) (*client.Client, context.Context) {
 	))
 	check(err)
 	return c, ctx
+}
+
+// Container stores the record of a container.
+func Container(ctx context.Context, t testing.TB, c *client.Client, id string, labels map[string]string) {
+	t.Helper()
+	rec := containers.Container{ID: id, Labels: labels, Runtime: containers.RuntimeInfo{Name: "none"}, Spec: &anypb.Any{TypeUrl: "spec", Value: []byte("{}")}}
+	if _, err := c.ContainerService().Create(ctx, rec); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // Blob writes content and returns its descriptor.

@@ -45,8 +45,10 @@ func TestTheOrderOfTheEnvironment(t *testing.T) {
 			in.Image.Env = []string{"A=1", "HOSTNAME", "B=", "A", "NONE", "A=2"}
 		}, []string{path, "B=", "A=2"}},
 		"objects come before variables, by name": {func(_ *spec.Input, c *corev1.Container) {
-			c.EnvFrom = []corev1.EnvFromSource{{Prefix: "Z_", ConfigMapRef: &corev1.ConfigMapEnvSource{LocalObjectReference: spectest.Named("other")}},
-				{Prefix: "M_", ConfigMapRef: &corev1.ConfigMapEnvSource{LocalObjectReference: spectest.Named("app")}}}
+			c.EnvFrom = []corev1.EnvFromSource{
+				{Prefix: "Z_", ConfigMapRef: &corev1.ConfigMapEnvSource{LocalObjectReference: spectest.Named("other")}},
+				{Prefix: "M_", ConfigMapRef: &corev1.ConfigMapEnvSource{LocalObjectReference: spectest.Named("app")}},
+			}
 			c.Env = []corev1.EnvVar{{Name: "B", Value: "1"}}
 		}, []string{path, "HOSTNAME=web", "M_a=1", "M_b.c=2", "Z_a=other", "B=1"}},
 	} {

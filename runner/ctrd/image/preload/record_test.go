@@ -129,7 +129,7 @@ func TestAnArchiveThatCannotBeImportedDoesNotStopTheOthers(t *testing.T) {
 		Preloader: p, known: map[string]imported{known: {stamp: mustStamp(t, known)}}, settling: map[string]time.Time{settling: time.Now()},
 	}
 	err := r.scan(ctx)
-	joined, ok := err.(interface{ Unwrap() []error }) //nolint:errorlint // the errors of the archives
+	joined, ok := err.(interface{ Unwrap() []error })
 	if !ok || len(joined.Unwrap()) != 2 || len(reported) != 2 || imports != 0 || r.retry != MinRetry {
 		t.Errorf("%v; reported %v, %d imports, retry after %v", err, reported, imports, r.retry)
 	}
