@@ -1,9 +1,13 @@
 package watch
 
 import (
+	"context"
 	"encoding/binary"
+	"errors"
+	"os"
 	"slices"
 	"testing"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -71,4 +75,100 @@ func FuzzMessages(f *testing.F) {
 			rules(m, 0)
 		}
 	})
+}
+
+func TestDamagedMessagesAreNoEvents(t *testing.T) {
+	link := make([]byte, unix.SizeofIfInfomsg)
+	for name, text := range map[string][]byte{
+		"nothing":                   {},
+		"half of a header":          netlink(unix.RTM_DELLINK, link)[:10],
+		"less than its length says": netlink(unix.RTM_DELLINK, link)[:20],
+		"a length below the header": append([]byte{8, 0, 0, 0}, make([]byte, 40)...),
+		"a link without its device": netlink(unix.RTM_DELLINK, link[:8]),
+		"an address without one":    netlink(unix.RTM_DELADDR, make([]byte, 4)),
+		"a route without its table": netlink(unix.RTM_DELROUTE, make([]byte, 4)),
+		"a queue without its link":  netlink(unix.RTM_DELQDISC, make([]byte, 4)),
+		"a rule without a header":   netlink(unix.NFNL_SUBSYS_NFTABLES<<8|unix.NFT_MSG_DELRULE, nil),
+	} {
+		for m := range messages(text) {
+			if e, ok := links(m, Host); ok {
+				t.Errorf("%s: %+v", name, e)
+			}
+			if e, ok := rules(m, Host); ok {
+				t.Errorf("%s: %+v", name, e)
+			}
+		}
+	}
+	// What follows a damaged attribute is not read, and what came before counts.
+	text := netlink(unix.RTM_NEWLINK, link, attr(unix.IFLA_MASTER, word(3)), []byte{1, 0, 0, 0}, attr(unix.IFLA_MASTER, word(4)))
+	for m := range messages(text) {
+		if e, ok := links(m, Host); !ok || e.Master != 3 {
+			t.Errorf("%+v, %t", e, ok)
+		}
+	}
+}
+
+func TestTheNamespaceOfAMessage(t *testing.T) {
+	control := func(level, kind int32, data []byte) []byte {
+		b := make([]byte, unix.CmsgSpace(len(data)))
+		h := (*unix.Cmsghdr)(unsafe.Pointer(&b[0]))
+		h.Level, h.Type = level, kind
+		h.SetLen(unix.CmsgLen(len(data)))
+		copy(b[unix.CmsgLen(0):], data)
+		return b
+	}
+	for name, tt := range map[string]struct {
+		control []byte
+		want    int
+	}{
+		"of the host":        {nil, Host},
+		"of a pod":           {control(unix.SOL_NETLINK, unix.NETLINK_LISTEN_ALL_NSID, word(7)), 7},
+		"the first one":      {control(unix.SOL_NETLINK, unix.NETLINK_LISTEN_ALL_NSID, word(0)), 0},
+		"another option":     {control(unix.SOL_NETLINK, unix.NETLINK_PKTINFO, word(7)), Host},
+		"another protocol":   {control(unix.SOL_SOCKET, unix.NETLINK_LISTEN_ALL_NSID, word(7)), Host},
+		"a damaged message":  {[]byte{1, 2, 3}, Host},
+		"without its number": {control(unix.SOL_NETLINK, unix.NETLINK_LISTEN_ALL_NSID, nil), Host},
+	} {
+		if got := origin(tt.control); got != tt.want {
+			t.Errorf("%s: %d, want %d", name, got, tt.want)
+		}
+	}
+}
+
+func TestEventsAreReportedUntilTheSocketIsClosed(t *testing.T) {
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	in, out := os.NewFile(uintptr(fds[0]), "kernel"), os.NewFile(uintptr(fds[1]), "netlink")
+	defer in.Close()
+	events, ended := make(chan Event, 10), make(chan error, 1)
+	go func() { ended <- follow(out, func(e Event) { events <- e }, links) }()
+	address := netlink(unix.RTM_DELADDR, append(make([]byte, 4), word(9)...))
+	for range 2 {
+		if _, err := in.Write(append(netlink(unix.RTM_NEWADDR, make([]byte, 8)), address...)); err != nil {
+			t.Fatal(err)
+		}
+		if e := <-events; e != (Event{Kind: Addr, Deleted: true, Index: 9, NSID: Host}) {
+			t.Errorf("%+v", e)
+		}
+	}
+	if err := out.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-ended; !errors.Is(err, os.ErrClosed) {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestWatchingEndsWithTheContext(t *testing.T) {
+	w, err := Open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := w.Run(ctx, func(Event) {}); err != nil {
+		t.Error(err)
+	}
 }

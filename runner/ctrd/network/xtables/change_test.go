@@ -1,6 +1,7 @@
 package xtables
 
 import (
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
@@ -112,5 +113,84 @@ func TestAChangeThatFailsForItselfIsNotTriedAgain(t *testing.T) {
 	s.Tool = tool(t, "-N OURS\n", "-P INPUT ACCEPT\n")
 	if err := s.Remove(t.Context()); err != nil {
 		t.Errorf("another removed it meanwhile: %v", err)
+	}
+}
+
+// called returns a program that records its arguments and input, and answers with answer for arguments that contain match.
+func called(t *testing.T, match, answer string) (path string, calls func() string) {
+	t.Helper()
+	dir := t.TempDir()
+	path = filepath.Join(dir, "ipt")
+	script := "#!/bin/sh\ncd \"${0%/*}\"; echo \"${0##*/} $*\" >>calls; case \"$*\" in *'" + match + "'*) " + answer + ";; esac\n"
+	write(t, path, script, 0o700)
+	write(t, path+"-restore", "#!/bin/sh\ncd \"${0%/*}\"; echo \"${0##*/} $*\" >>calls; cat >>calls\n", 0o700)
+	return path, func() string {
+		b, err := os.ReadFile(filepath.Join(dir, "calls"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(b)
+	}
+}
+
+func TestRulesArePresentIfEachChainAndEachJumpIs(t *testing.T) {
+	listed := "echo '-N OURS'; echo '-A OURS -i br -j ACCEPT'"
+	for name, tt := range map[string]struct {
+		match, answer string
+		present, made bool
+	}{
+		"all":                         {"-S OURS", "case \"$*\" in *OURS-2) ;; *) " + listed + ";; esac", true, true},
+		"a chain without its rule":    {"-S OURS", "echo '-N OURS'", false, true},
+		"a chain is missing":          {"-S OURS-2", "exit 1", false, false},
+		"a jump is missing":           {"-C INPUT", "exit 1", false, false},
+		"the tool does not work here": {"-w", "exit 3", false, false},
+	} {
+		s := set()
+		s.Tool, _ = called(t, tt.match, tt.answer)
+		if got := s.Present(t.Context()); got != tt.present {
+			t.Errorf("%s: present %t", name, got)
+		}
+		if got := s.Made(t.Context()); got != tt.made {
+			t.Errorf("%s: made %t", name, got)
+		}
+	}
+}
+
+func TestChainsAreRefilledInOneTransaction(t *testing.T) {
+	s := set()
+	s.Chains = append(s.Chains, Chain{Table: "nat", Name: "MASQ", Rules: []string{"-j MASQUERADE"}})
+	var calls func() string
+	s.Tool, calls = called(t, "nothing", "true")
+	if err := s.Refill(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	want := "ipt-restore -w 5 --noflush\n*filter\n" + content + "COMMIT\n*nat\n:MASQ - [0:0]\n-A MASQ -j MASQUERADE\nCOMMIT\n"
+	if got := calls(); got != want {
+		t.Errorf("%s\nwant\n%s", got, want)
+	}
+}
+
+func TestWhichToolWorksHere(t *testing.T) {
+	for version, legacy := range map[string]bool{"iptables v1.8.9 (nf_tables)": false, "iptables v1.8.9 (legacy)": true, "iptables v1.4.21": true} {
+		tool, _ := called(t, "--version", "echo '"+version+"'")
+		if got := Legacy(t.Context(), tool); got != legacy {
+			t.Errorf("%s: legacy %t", version, got)
+		}
+	}
+	broken, _ := called(t, "", "echo 'no kernel support'; exit 3")
+	if Legacy(t.Context(), broken) {
+		t.Error("a tool that does not work is called a legacy one")
+	}
+	if err := Usable(t.Context(), broken, "filter"); err == nil || !strings.Contains(err.Error(), "no kernel support") {
+		t.Errorf("a tool that does not work: %v", err)
+	}
+	works, calls := called(t, "nothing", "true")
+	if err := Usable(t.Context(), works, "nat"); err != nil || calls() != "ipt -w 5 -t nat -S\n" {
+		t.Errorf("%v: %s", err, calls())
+	}
+	for addr, want := range map[string]string{"10.0.0.1": "iptables", "fd00::1": "ip6tables"} {
+		if got := Tool(netip.MustParseAddr(addr)); got != want {
+			t.Errorf("%s: %s", addr, got)
+		}
 	}
 }
