@@ -25,8 +25,8 @@ func AllContainers(spec *corev1.PodSpec) iter.Seq[*corev1.Container] {
 	}
 }
 
-// LastingContainers yields the containers that stay: sidecars, then regular ones.
-func LastingContainers(spec *corev1.PodSpec) iter.Seq[*corev1.Container] {
+// LongRunningContainers yields the containers that stay: sidecars, then regular ones.
+func LongRunningContainers(spec *corev1.PodSpec) iter.Seq[*corev1.Container] {
 	return func(yield func(*corev1.Container) bool) {
 		for i := range spec.InitContainers {
 			if c := &spec.InitContainers[i]; IsSidecar(c) && !yield(c) {

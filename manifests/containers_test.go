@@ -36,10 +36,10 @@ func TestContainersInTheirOrder(t *testing.T) {
 	if got := names(manifests.AllContainers(spec)); !slices.Equal(got, []string{"migrate", "proxy", "warm", "web", "log"}) {
 		t.Errorf("all containers are %v", got)
 	}
-	if got := names(manifests.LastingContainers(spec)); !slices.Equal(got, []string{"proxy", "web", "log"}) {
+	if got := names(manifests.LongRunningContainers(spec)); !slices.Equal(got, []string{"proxy", "web", "log"}) {
 		t.Errorf("lasting containers are %v", got)
 	}
-	for range manifests.LastingContainers(spec) {
+	for range manifests.LongRunningContainers(spec) {
 		break // the iterator stops, too
 	}
 	if c := manifests.FindContainer(spec, "proxy"); c == nil || !manifests.IsSidecar(c) {

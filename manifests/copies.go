@@ -13,8 +13,8 @@ const (
 	MaxVolumeBytes = 32 << 20
 )
 
-// Copies is how many pods a workload makes at once, at most.
-func Copies(obj metav1.Object) int {
+// MaxPods is how many pods a workload makes at once, at most.
+func MaxPods(obj metav1.Object) int {
 	n := func(p *int32) int {
 		if p == nil {
 			return 1

@@ -71,7 +71,7 @@ func TestCopiesAndTemplatesOfWorkloads(t *testing.T) {
 			restart = "restartPolicy: Never,"
 		}
 		obj := workloadOf(t, replaced(tt.text, "KIND", tt.kind, "SPEC", tt.spec, "RESTART", restart))
-		if got := manifests.Copies(obj); got != tt.want {
+		if got := manifests.MaxPods(obj); got != tt.want {
 			t.Errorf("%s: %d copies, want %d", tt.name, got, tt.want)
 		}
 		if got := manifests.PodTemplate(obj); got == nil || got.Labels["a"] != "b" {

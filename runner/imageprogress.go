@@ -29,11 +29,11 @@ func WithImageProgress(ctx context.Context, tell func(ImageProgress)) context.Co
 	return context.WithValue(ctx, imageProgressKey{}, tell)
 }
 
-// TellsImageProgress reports whether the context has a receiver for TellImageProgress.
-func TellsImageProgress(ctx context.Context) bool { return ctx.Value(imageProgressKey{}) != nil }
+// WantsImageProgress reports whether the context has a receiver for ReportImageProgress.
+func WantsImageProgress(ctx context.Context) bool { return ctx.Value(imageProgressKey{}) != nil }
 
-// TellImageProgress passes progress to the receiver of the context. A Runtime calls it while it ensures an image.
-func TellImageProgress(ctx context.Context, p ImageProgress) {
+// ReportImageProgress passes progress to the receiver of the context. A Runtime calls it while it ensures an image.
+func ReportImageProgress(ctx context.Context, p ImageProgress) {
 	if tell, ok := ctx.Value(imageProgressKey{}).(func(ImageProgress)); ok {
 		tell(p)
 	}

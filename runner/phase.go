@@ -37,7 +37,7 @@ func WithBegin(ctx context.Context, begin func(phase string) (end func())) conte
 	return context.WithValue(ctx, beginKey{}, begin)
 }
 
-// BeginPhase reports the begin of a phase; the caller, a Runtime, must call end when the phase is over. TellPhase reports its result.
+// BeginPhase reports the begin of a phase; the caller, a Runtime, must call end when the phase is over. ReportPhase reports its result.
 func BeginPhase(ctx context.Context, name string) (end func()) {
 	if begin, ok := ctx.Value(beginKey{}).(func(string) func()); ok {
 		return begin(name)
@@ -45,8 +45,8 @@ func BeginPhase(ctx context.Context, name string) (end func()) {
 	return func() {}
 }
 
-// TellPhase reports a completed phase. It is called by a Runtime.
-func TellPhase(ctx context.Context, p Phase) {
+// ReportPhase reports a completed phase. It is called by a Runtime.
+func ReportPhase(ctx context.Context, p Phase) {
 	if tell, ok := ctx.Value(phaseKey{}).(func(Phase)); ok {
 		tell(p)
 	}

@@ -28,7 +28,7 @@ func TestPhasesReachTheCaller(t *testing.T) {
 	}
 	volumes()
 	want := runner.Phase{Name: runner.PhaseNetwork, Began: at(1), Over: at(2), Err: errors.New("no bridge")}
-	runner.TellPhase(ctx, want)
+	runner.ReportPhase(ctx, want)
 	if len(running) != 0 || !slices.Equal(told, []runner.Phase{want}) {
 		t.Errorf("running %q, told %+v", running, told)
 	}
@@ -36,27 +36,27 @@ func TestPhasesReachTheCaller(t *testing.T) {
 
 func TestPhasesNeedNoCaller(t *testing.T) {
 	runner.BeginPhase(t.Context(), runner.PhaseNetwork)()
-	runner.TellPhase(t.Context(), runner.Phase{Name: runner.PhaseNetwork})
+	runner.ReportPhase(t.Context(), runner.Phase{Name: runner.PhaseNetwork})
 	ctx := runner.WithPhases(t.Context(), func(p runner.Phase) { t.Errorf("told %+v", p) })
-	runner.BeginPhase(ctx, runner.PhaseVolumes)() // the end is reported by TellPhase only
+	runner.BeginPhase(ctx, runner.PhaseVolumes)() // the end is reported by ReportPhase only
 }
 
 func TestImageProgressReachesAllCallers(t *testing.T) {
 	var outer, inner []runner.ImageProgress
 	ctx := t.Context()
-	if runner.TellsImageProgress(ctx) {
+	if runner.WantsImageProgress(ctx) {
 		t.Error("a context without a receiver has one")
 	}
-	runner.TellImageProgress(ctx, runner.ImageProgress{Image: "lost"})
+	runner.ReportImageProgress(ctx, runner.ImageProgress{Image: "lost"})
 	ctx = runner.WithImageProgress(ctx, func(p runner.ImageProgress) { outer = append(outer, p) })
 	both := runner.WithImageProgress(ctx, func(p runner.ImageProgress) { inner = append(inner, p) })
-	if !runner.TellsImageProgress(ctx) || !runner.TellsImageProgress(both) {
+	if !runner.WantsImageProgress(ctx) || !runner.WantsImageProgress(both) {
 		t.Error("a context with a receiver has none")
 	}
 	first, second := runner.ImageProgress{Image: "a", Pulling: true}, runner.ImageProgress{Image: "a", Present: true, Size: 7}
-	runner.TellImageProgress(both, first)
-	runner.TellImageProgress(context.WithoutCancel(both), second)
-	runner.TellImageProgress(ctx, runner.ImageProgress{Image: "b"})
+	runner.ReportImageProgress(both, first)
+	runner.ReportImageProgress(context.WithoutCancel(both), second)
+	runner.ReportImageProgress(ctx, runner.ImageProgress{Image: "b"})
 	if want := []runner.ImageProgress{first, second}; !slices.Equal(inner, want) || !slices.Equal(outer, append(want, runner.ImageProgress{Image: "b"})) {
 		t.Errorf("inner %+v, outer %+v", inner, outer)
 	}

@@ -262,7 +262,7 @@ const (
 	// SyncVolumes updates the content of existing configMap, secret, downwardAPI and projected volumes to the pod and its Refs, each volume
 	// atomically. A volume whose object or key is missing keeps its content.
 	SyncVolumes ActionKind = "SyncVolumes"
-	// EnsureImage makes the image of Action.Container present according to its pull policy. It reports progress through TellImageProgress.
+	// EnsureImage makes the image of Action.Container present according to its pull policy. It reports progress through ReportImageProgress.
 	EnsureImage ActionKind = "EnsureImage"
 	// CreateContainer creates record, snapshot, mounts, log file and task of a new instance of Action.Container; its process waits to be
 	// started. Old instances are not changed. If it fails, it leaves nothing of the new instance behind. The exception is Action.OrExit: if

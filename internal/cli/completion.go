@@ -234,7 +234,7 @@ func knownPorts(ctx context.Context, c *localclient.Client, o program.ClientFlag
 		return nil
 	}
 	var all []string
-	for container := range manifests.LastingContainers(&pod.Spec) {
+	for container := range manifests.LongRunningContainers(&pod.Spec) {
 		for _, port := range container.Ports {
 			text := cmp.Or(port.Name, strconv.Itoa(int(port.ContainerPort)))
 			if (port.Protocol == "" || port.Protocol == corev1.ProtocolTCP) && !slices.Contains(args, text) {

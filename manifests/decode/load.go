@@ -179,7 +179,7 @@ func (l *loader) addObject(o *manifests.Object, info kinds.Info) {
 
 // addWorkload takes over a workload whose pods the input has room for.
 func (l *loader) addWorkload(o *manifests.Object, name string) {
-	if msg := l.made.add(manifests.Copies(o.Object), manifests.PodTemplate(o.Object).Size()); msg != "" {
+	if msg := l.made.add(manifests.MaxPods(o.Object), manifests.PodTemplate(o.Object).Size()); msg != "" {
 		l.errs = append(l.errs, &manifests.Error{File: l.file, Line: o.Origin.Line, Kind: o.Kind, Pod: name, Field: countField(o.Object), Msg: msg, Hint: "split it"})
 		return
 	}

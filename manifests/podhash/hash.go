@@ -84,7 +84,7 @@ type sandboxParts struct {
 // hostPorts lists the port mappings of a pod, whichever container has them and in whatever order.
 func hostPorts(spec *corev1.PodSpec) []string {
 	var ports []string
-	for c := range manifests.LastingContainers(spec) {
+	for c := range manifests.LongRunningContainers(spec) {
 		for _, p := range c.Ports {
 			if p.HostPort > 0 {
 				ports = append(ports, fmt.Sprintf("%s:%d:%d/%s", p.HostIP, p.HostPort, p.ContainerPort, p.Protocol))

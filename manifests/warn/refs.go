@@ -160,7 +160,7 @@ func (c *checker) ports() {
 // manifestPorts calls f for each port of the machine that containers of a unit take for as long as they run.
 func manifestPorts(u *unit, f func(field string, h manifests.HostPort)) {
 	lasting := map[string]bool{}
-	for k := range manifests.LastingContainers(u.spec) {
+	for k := range manifests.LongRunningContainers(u.spec) {
 		lasting[k.Name] = true
 	}
 	u.containers(func(path string, k *corev1.Container) {

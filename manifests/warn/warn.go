@@ -93,7 +93,7 @@ func units(in Input) []*unit {
 		if t == nil {
 			continue
 		}
-		u := &unit{id: w.ID(), origin: w.Origin, path: "spec.template.", labels: t.Labels, spec: &t.Spec, copies: manifests.Copies(w.Object)}
+		u := &unit{id: w.ID(), origin: w.Origin, path: "spec.template.", labels: t.Labels, spec: &t.Spec, copies: manifests.MaxPods(w.Object)}
 		first := 0
 		switch o := w.Object.(type) {
 		case *batchv1.CronJob:

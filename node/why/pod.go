@@ -90,7 +90,7 @@ func (b *builder) runs() {
 		running = append(running, text)
 	}
 	lasting := 0
-	for range manifests.LastingContainers(&b.Object.Spec) {
+	for range manifests.LongRunningContainers(&b.Object.Spec) {
 		lasting++
 	}
 	switch {

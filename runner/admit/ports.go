@@ -12,7 +12,7 @@ import (
 // HostPorts returns the host ports of a pod.
 func HostPorts(pod *manifests.Pod) []manifests.HostPort {
 	var all []manifests.HostPort
-	for c := range manifests.LastingContainers(&pod.Object.Spec) {
+	for c := range manifests.LongRunningContainers(&pod.Object.Spec) {
 		for i := range c.Ports {
 			if h := manifests.HostPortOf(&c.Ports[i]); h.Port != 0 {
 				all = append(all, h)

@@ -70,7 +70,7 @@ type Runtime struct {
 	network      *sandbox.Network
 	podLogs      *podlogs.Logs
 	podCgroups   *cgroup.Pods
-	claimVolumes *volume.Claims
+	claimVolumes *volume.Storage
 	secrets      *volume.Secrets
 	sandboxes    *sandbox.Manager
 	planner      *container.Planner
@@ -111,7 +111,7 @@ func Open(ctx context.Context, cfg Config) (_ *Runtime, err error) {
 	r.notices = &notice.Notices{Index: r.index, Recorder: cfg.Events, NodeName: cfg.NodeName, Watch: r.watch, Log: r.log}
 	mounter := remote.NewMounter(func() { r.watch.Notify(manifests.Key{}) })
 	r.close.add(func(context.Context) error { mounter.Close(); return nil })
-	r.claimVolumes = &volume.Claims{Dirs: r.dirs, Index: r.index, Remote: mounter, NodeName: cfg.NodeName, Log: r.log}
+	r.claimVolumes = &volume.Storage{Dirs: r.dirs, Index: r.index, Remote: mounter, NodeName: cfg.NodeName, Log: r.log}
 	r.claimVolumes.OpenBook()
 	m, err := r.openMachine()
 	if err != nil {

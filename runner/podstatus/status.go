@@ -435,7 +435,7 @@ func (s *statusBuilder) healthSince(c *runner.Container) time.Time {
 func (s *statusBuilder) lastTransition() time.Time {
 	var started, ended time.Time
 	down := false
-	for spec := range manifests.LastingContainers(&s.pod.Spec) {
+	for spec := range manifests.LongRunningContainers(&s.pod.Spec) {
 		c := shownInstance(s.Containers, spec.Name)
 		switch {
 		case c == nil:

@@ -414,7 +414,7 @@ type eavesdropper struct {
 func (a *eavesdropper) Apply(ctx context.Context, key manifests.Key, pod *manifests.Pod, act runner.Action) error {
 	if act.Kind == runner.EnsureImage {
 		a.mu.Lock()
-		a.heard = append(a.heard, runner.TellsImageProgress(ctx))
+		a.heard = append(a.heard, runner.WantsImageProgress(ctx))
 		a.mu.Unlock()
 	}
 	return a.Runtime.Apply(ctx, key, pod, act)

@@ -720,7 +720,7 @@ func change(o *corev1.Pod, s step) {
 	case "deadline":
 		o.Spec.ActiveDeadlineSeconds = new(int64(10 * (1 + s.N)))
 	case "probe":
-		all := slices.Collect(manifests.LastingContainers(&o.Spec))
+		all := slices.Collect(manifests.LongRunningContainers(&o.Spec))
 		setProbe(all[s.N/2%len(all)], s.N%2 == 0)
 	case "init env", "init fails", "add init", "add sidecar", "remove init":
 		changeInit(o, s)

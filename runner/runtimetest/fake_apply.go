@@ -57,12 +57,12 @@ func (f *Fake) tellImage(ctx context.Context, c *corev1.Container) func(*error) 
 	f.mu.Unlock()
 	p, began := runner.ImageProgress{Image: c.Image, Present: present && c.ImagePullPolicy != corev1.PullAlways}, time.Now()
 	if !p.Present {
-		runner.TellImageProgress(ctx, runner.ImageProgress{Image: c.Image, Pulling: true})
+		runner.ReportImageProgress(ctx, runner.ImageProgress{Image: c.Image, Pulling: true})
 	}
 	return func(err *error) {
 		if *err == nil {
 			p.Took, p.Size = time.Since(began), fakeImageSize
-			runner.TellImageProgress(ctx, p)
+			runner.ReportImageProgress(ctx, p)
 		}
 	}
 }

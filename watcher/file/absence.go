@@ -35,8 +35,8 @@ func defaultGraces() graces {
 	}
 }
 
-// miss starts the absence of all inputs that are not in l.
-func (s *Source) miss(now time.Time, l listing) {
+// markMissing starts the absence of all inputs that are not in l.
+func (s *Source) markMissing(now time.Time, l listing) {
 	present := make(map[string]bool, len(l.files))
 	for _, c := range l.files {
 		present[c.path] = true
@@ -55,7 +55,7 @@ func (s *Source) miss(now time.Time, l listing) {
 			continue
 		}
 		if aside == nil {
-			aside = backups(l.site.real)
+			aside = backups(l.location.real)
 		}
 		s.lastLoss = now
 		in.missing = absence{since: now, patience: s.graces.loss}
@@ -119,5 +119,5 @@ func (s *Source) due() time.Time {
 // about the manifests.
 func (s *Source) unmounted(l listing) bool {
 	return s.read && len(s.inputs) > 0 && len(l.files) == 0 &&
-		l.site.real == s.site.real && l.site.mount != s.site.mount
+		l.location.real == s.location.real && l.location.mount != s.location.mount
 }

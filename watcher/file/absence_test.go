@@ -19,10 +19,10 @@ func TestGracesAreConfirmedByALaterListing(t *testing.T) {
 	add := func(path string) { s.inputs[path] = &input{path: path, known: true} }
 	add("/m/a.yaml")
 	add("/m/b.yaml")
-	empty := listing{site: site{real: "/m"}}
-	s.miss(at(0), listing{site: empty.site, files: []candidate{{path: "/m/b.yaml"}}})
+	empty := listing{location: location{real: "/m"}}
+	s.markMissing(at(0), listing{location: empty.location, files: []candidate{{path: "/m/b.yaml"}}})
 	s.forget(at(4))
-	s.miss(at(4), empty) // b is lost too, a waits with it
+	s.markMissing(at(4), empty) // b is lost too, a waits with it
 	s.forget(at(8))
 	if len(s.inputs) != 2 || !s.due().Equal(at(9)) {
 		t.Fatalf("inputs %v, due %v", s.inputs, s.due())
@@ -35,7 +35,7 @@ func TestGracesAreConfirmedByALaterListing(t *testing.T) {
 		add("/m/first.yaml")
 		for ms := 0; ms < 600; ms += 4 {
 			add(fmt.Sprintf("/m/%d.yaml", ms))
-			s.miss(at(ms), listing{site: empty.site, files: s.others("/m/first.yaml", ms)})
+			s.markMissing(at(ms), listing{location: empty.location, files: s.others("/m/first.yaml", ms)})
 			s.forget(at(ms))
 			if _, there := s.inputs["/m/first.yaml"]; there != (ms < 505) {
 				t.Fatalf("after %d ms the first loss is there: %v", ms, there)

@@ -61,7 +61,7 @@ func BenchmarkColdRead(b *testing.B) {
 			dir := fill(b, n)
 			for b.Loop() {
 				src := New(Config{Path: dir, Load: realLoad})
-				set, _ := src.pass()
+				set, _ := src.scanAll()
 				src.stopListening()
 				if len(set.Pods) != n {
 					b.Fatalf("%d pods, %+v", len(set.Pods), set.Inputs[1])
@@ -77,9 +77,9 @@ func BenchmarkIdleLook(b *testing.B) {
 		b.Run(fmt.Sprintf("files=%d", n), func(b *testing.B) {
 			src := New(Config{Path: fill(b, n), Load: realLoad})
 			defer src.stopListening()
-			src.pass()
+			src.scanAll()
 			for b.Loop() {
-				src.pass()
+				src.scanAll()
 			}
 		})
 	}

@@ -40,7 +40,7 @@ func (s *Source) changedFiles(now time.Time, h pending) (files []candidate, ok b
 		return nil, false
 	}
 	for path := range h.dirty {
-		if !s.notify.plain(s.site.real, path) {
+		if !s.notify.plain(s.location.real, path) {
 			return nil, false
 		}
 		c, ok := s.candidate(filepath.Base(path))
@@ -51,7 +51,7 @@ func (s *Source) changedFiles(now time.Time, h pending) (files []candidate, ok b
 	}
 	for path := range s.rechecks {
 		name := filepath.Base(path)
-		if h.dirty[filepath.Join(s.site.real, name)] {
+		if h.dirty[filepath.Join(s.location.real, name)] {
 			continue
 		}
 		c, ok := s.candidate(name)
@@ -67,7 +67,7 @@ func (s *Source) changedFiles(now time.Time, h pending) (files []candidate, ok b
 // missing. Where several files change as one, the events of some may still be on their way.
 func (s *Source) tracked(now time.Time) bool {
 	return s.notify != nil && s.deaf == nil && !s.single && s.cfg.Whole == nil && now.Sub(s.listedAt) < s.cfg.CheckFrequency && len(s.absent) == 0 &&
-		identifySite(s.site.real) == s.site
+		identifySite(s.location.real) == s.location
 }
 
 // anyDue reports whether an input is due to be read again.
@@ -90,7 +90,7 @@ func (n *notifier) plain(dir, path string) bool {
 
 // candidate inspects one manifest in the directory. ok is false if it is not an existing file.
 func (s *Source) candidate(name string) (c candidate, ok bool) {
-	c = candidate{path: filepath.Join(s.cfg.Path, name), real: filepath.Join(s.site.real, name)}
+	c = candidate{path: filepath.Join(s.cfg.Path, name), real: filepath.Join(s.location.real, name)}
 	info, err := os.Lstat(c.real)
 	if err != nil || !info.Mode().IsRegular() {
 		return c, false

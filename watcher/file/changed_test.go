@@ -25,7 +25,7 @@ func manyFiles(t *testing.T, n int) (*Source, *watchertest.LineLoader) {
 	loader := &watchertest.LineLoader{Source: "file"}
 	src := New(Config{Path: dir, Load: loader.Load, CheckFrequency: time.Hour})
 	t.Cleanup(src.stopListening)
-	if set, _ := src.pass(); len(set.Pods) != n {
+	if set, _ := src.scanAll(); len(set.Pods) != n {
 		t.Fatalf("%d pods", len(set.Pods))
 	}
 	for path, in := range src.inputs { // as a tick later
@@ -63,7 +63,7 @@ func TestAnEditOfOneOfManyFilesLooksAtNoOther(t *testing.T) {
 	if files, ok := src.changedFiles(time.Now(), h); !ok || len(files) != 1 || files[0].path != path {
 		t.Fatalf("looks at %v, %t", files, ok)
 	}
-	set, _ := src.again()
+	set, _ := src.scanChanged()
 	if !src.listedAt.Equal(listed) || loader.Calls.Load() != parsed+1 {
 		t.Errorf("the directory was listed again: %t; %d files were parsed", !src.listedAt.Equal(listed), loader.Calls.Load()-parsed)
 	}
@@ -73,7 +73,7 @@ func TestAnEditOfOneOfManyFilesLooksAtNoOther(t *testing.T) {
 	// A new file is seen the same way, and has its place in the order.
 	watchertest.Write(t, filepath.Join(src.cfg.Path, "f007b.yaml"), "pod new v1\npod p008 v1\n")
 	told(t, src, 1)
-	set, _ = src.again()
+	set, _ = src.scanChanged()
 	if !src.listedAt.Equal(listed) || len(set.Pods) != 101 || set.Pods[8].Object.Name != "new" || set.Pods[9].Origin.File != filepath.Join(src.cfg.Path, "f007b.yaml") {
 		t.Errorf("listed %t, pods are %s", !src.listedAt.Equal(listed), watchertest.Content(set.Pods))
 	}
@@ -111,7 +111,7 @@ func TestWhatAGlanceCannotJudgeMakesTheDirectoryBeListed(t *testing.T) {
 			listed := src.listedAt
 			watchertest.Must(t, do(src.cfg.Path))
 			told(t, src, 1)
-			if src.again(); src.listedAt.Equal(listed) {
+			if src.scanChanged(); src.listedAt.Equal(listed) {
 				t.Error("it was not listed")
 			}
 		})
@@ -121,10 +121,10 @@ func TestWhatAGlanceCannotJudgeMakesTheDirectoryBeListed(t *testing.T) {
 		"events were lost":     func() { src.notify.wake(func() { src.notify.lost = true }) },
 		"there was no event":   func() {},
 		"it was long ago":      func() { src.listedAt = time.Now().Add(-2 * time.Hour) },
-		"another place":        func() { src.site.id.ino++ },
+		"another place":        func() { src.location.id.ino++ },
 		"there are no watches": src.stopListening,
 	} {
-		src.pass()
+		src.scanAll()
 		watchertest.Replace(t, filepath.Join(src.cfg.Path, "f001.yaml"), "pod p001 "+what[:5]+"\n")
 		told(t, src, 1)
 		if what == "there was no event" {
@@ -132,7 +132,7 @@ func TestWhatAGlanceCannotJudgeMakesTheDirectoryBeListed(t *testing.T) {
 		}
 		prepare()
 		listed := src.listedAt
-		if src.again(); src.listedAt.Equal(listed) {
+		if src.scanChanged(); src.listedAt.Equal(listed) {
 			t.Errorf("%s: it was not listed", what)
 		}
 	}
@@ -147,7 +147,7 @@ func TestAFileThatIsNotSettledIsReadAgainAlsoWhenAnotherChanges(t *testing.T) {
 	watchertest.Replace(t, other, "pod p001 v2\n")
 	told(t, src, 1)
 	parsed := loader.Calls.Load()
-	src.again()
+	src.scanChanged()
 	if n := loader.Calls.Load() - parsed; n != 2 {
 		t.Errorf("%d files were parsed", n)
 	}

@@ -62,10 +62,10 @@ type Source struct {
 	listedAt time.Time
 	// distinct is set if no two inputs of the last Set contributed objects of the same name.
 	distinct bool
-	// read is set once the path has been listed; site is where that was.
-	read   bool
-	single bool
-	site   site
+	// read is set once the path has been listed; location is where that was.
+	read     bool
+	single   bool
+	location location
 	// replacedAt is when the directory was last found to be another one.
 	replacedAt time.Time
 	// lastLoss is when an input was last found missing.
@@ -108,7 +108,7 @@ func (s *Source) Run(ctx context.Context, out chan<- watcher.Set) error {
 	s.cfg.Path = path
 	defer s.stopListening()
 	var last watcher.Set
-	set, wake := s.pass()
+	set, wake := s.scanAll()
 	for first := true; ; first = false {
 		if first || !watcher.SameSet(last, set) {
 			watcher.LogChanges(s.log, last.Inputs, set.Inputs)
@@ -118,7 +118,7 @@ func (s *Source) Run(ctx context.Context, out chan<- watcher.Set) error {
 		if !s.sleep(ctx, wake) {
 			return nil
 		}
-		set, wake = s.again()
+		set, wake = s.scanChanged()
 	}
 }
 
@@ -128,14 +128,14 @@ const (
 	maxGap = 200 * time.Millisecond
 )
 
-// rest is when to look again: not before earliest, at latest at latest, in between on an event.
-type rest struct {
+// nextScan is when to look again: not before earliest, at latest at latest, in between on an event.
+type nextScan struct {
 	earliest time.Duration
 	latest   time.Duration
 }
 
 // sleep waits for a reason to look again. It returns false when ctx ends.
-func (s *Source) sleep(ctx context.Context, r rest) bool {
+func (s *Source) sleep(ctx context.Context, r nextScan) bool {
 	if !watcher.Pause(ctx, r.earliest) {
 		return false
 	}
@@ -154,17 +154,17 @@ func (s *Source) sleep(ctx context.Context, r rest) bool {
 	return true
 }
 
-// pass scans everything once, reads what changed, and returns the new Set and the time of the next scan.
-func (s *Source) pass() (watcher.Set, rest) {
+// scanAll scans everything once, reads what changed, and returns the new Set and the time of the next scan.
+func (s *Source) scanAll() (watcher.Set, nextScan) {
 	defer s.hold()()
 	start := time.Now()
-	s.distinct = false // the last pass may not have come to its end
+	s.distinct = false // the last scan may not have come to its end
 	s.lookAtAll(start, pending{})
 	return s.conclude(start)
 }
 
-// again is a pass that reads as little as possible: an edit of one file among thousands costs one file.
-func (s *Source) again() (watcher.Set, rest) {
+// scanChanged is a scan that reads as little as possible: an edit of one file among thousands costs one file.
+func (s *Source) scanChanged() (watcher.Set, nextScan) {
 	defer s.hold()()
 	start := time.Now()
 	h := s.drain()
@@ -205,9 +205,9 @@ func (s *Source) lookAtAll(start time.Time, h pending) {
 }
 
 // conclude returns the Set after a scan that began at start, and the time of the next one.
-func (s *Source) conclude(start time.Time) (watcher.Set, rest) {
+func (s *Source) conclude(start time.Time) (watcher.Set, nextScan) {
 	now := time.Now()
-	r := rest{earliest: min(max(minGap, now.Sub(start)), maxGap), latest: s.cfg.CheckFrequency}
+	r := nextScan{earliest: min(max(minGap, now.Sub(start)), maxGap), latest: s.cfg.CheckFrequency}
 	if s.listedAt.Before(start) && !s.listedAt.IsZero() {
 		r.latest -= now.Sub(s.listedAt)
 	}
@@ -240,10 +240,10 @@ func (s *Source) look(h *pending) (l listing) {
 
 // reachable takes note of a listing: where it was and which inputs are missing from it.
 func (s *Source) reachable(now time.Time, l listing) {
-	if s.read && s.site != l.site {
+	if s.read && s.location != l.location {
 		s.replacedAt = now
 	}
-	s.read, s.site, s.single, s.listedAt = true, l.site, l.single, now
+	s.read, s.location, s.single, s.listedAt = true, l.location, l.single, now
 	s.path = watcher.KeepSince(now, s.path, model.Input{Source: s.cfg.Name, Input: s.cfg.Path, State: model.InputAccepted})
 	ignored := make(map[string]model.Input, len(l.ignored))
 	for path, why := range l.ignored {
@@ -251,7 +251,7 @@ func (s *Source) reachable(now time.Time, l listing) {
 		ignored[path] = watcher.KeepSince(now, s.ignored[path], r)
 	}
 	s.ignored = ignored
-	s.miss(now, l)
+	s.markMissing(now, l)
 }
 
 // unreachable takes note that nothing is known about the content at now. Nothing is removed: what was about to be
@@ -268,7 +268,7 @@ func (s *Source) unreachable(now time.Time, err error) {
 func (s *Source) visit(c candidate, dirty bool) {
 	in := s.inputs[c.path]
 	if in == nil {
-		in = s.adopt(c)
+		in = s.addInput(c)
 		s.inputs[c.path], s.order = in, nil
 	}
 	if in.gone() {
@@ -305,7 +305,7 @@ func (s *Source) reread(in *input, c candidate) {
 		in.reject(got, err)
 		return
 	}
-	in.judge(got, s.cfg.Load, s.graces.shrink)
+	in.load(got, s.cfg.Load, s.graces.shrink)
 }
 
 // readIn is readFile, as long as the file system answers.
@@ -313,8 +313,8 @@ func (s *Source) readIn(path string, force force) (contents, error) {
 	return within(s.calls, path, func() (contents, error) { return readFile(path, force) })
 }
 
-// adopt creates the input of a new path. If a file of another name was moved there, its state is kept.
-func (s *Source) adopt(c candidate) *input {
+// addInput creates the input of a new path. If a file of another name was moved there, its state is kept.
+func (s *Source) addInput(c candidate) *input {
 	for _, in := range s.absent {
 		if in.known && in.id.sameFile(c.id) {
 			in.missing.patience = 0

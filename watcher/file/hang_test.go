@@ -57,7 +57,7 @@ func TestAFileThatHangsStopsNoOther(t *testing.T) {
 	src := New(Config{Path: dir, Load: (&watchertest.LineLoader{}).Load})
 	defer src.stopListening()
 	src.calls.hanging[y] = true // as when an earlier call has not returned
-	set, _ := src.pass()
+	set, _ := src.scanAll()
 	if r := watchertest.ReportOn(set, x); r.State != model.InputAccepted {
 		t.Errorf("x is %+v", r)
 	}
@@ -66,11 +66,11 @@ func TestAFileThatHangsStopsNoOther(t *testing.T) {
 	}
 	watchertest.Must(t, os.Remove(x))
 	watchertest.Replace(t, filepath.Join(dir, "w.yaml"), "pod w v1\n")
-	if set, _ = src.pass(); watchertest.ReportOn(set, filepath.Join(dir, "w.yaml")).State != model.InputAccepted {
+	if set, _ = src.scanAll(); watchertest.ReportOn(set, filepath.Join(dir, "w.yaml")).State != model.InputAccepted {
 		t.Errorf("a new file beside it: %+v", set.Inputs)
 	}
 	delete(src.calls.hanging, y)
-	if set, _ = src.pass(); watchertest.ReportOn(set, y).State != model.InputAccepted {
+	if set, _ = src.scanAll(); watchertest.ReportOn(set, y).State != model.InputAccepted {
 		t.Errorf("when it answers, y is %+v", watchertest.ReportOn(set, y))
 	}
 }

@@ -79,8 +79,8 @@ func (in *input) wait(now time.Time, id identity) time.Duration {
 	return now.Sub(w.since)
 }
 
-// judge replaces the content by what was read, unless that is what it had.
-func (in *input) judge(c contents, load watcher.Loader, shrink time.Duration) {
+// load replaces the content by what was read, unless that is what it had.
+func (in *input) load(c contents, load watcher.Loader, shrink time.Duration) {
 	if in.judged && in.sum == c.sum {
 		in.settle(c)
 		return

@@ -87,7 +87,7 @@ func TestWhatAKubeletDoesToItsDirectoryIsTurnedAround(t *testing.T) {
 			src.graces = graces{}
 			defer src.stopListening()
 			look := func() (string, string) {
-				set, _ := src.pass()
+				set, _ := src.scanAll()
 				pods, rest := answersOf(set)
 				return pods, strings.Join(rest, "\n")
 			}

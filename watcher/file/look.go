@@ -18,8 +18,8 @@ type candidate struct {
 	err error
 }
 
-// site is the directory that holds the manifests: the configured one, or that of a single file.
-type site struct {
+// location is the directory that holds the manifests: the configured one, or that of a single file.
+type location struct {
 	real string
 	id   fileID
 	// born is there because a new directory often gets the inode number of the one just removed.
@@ -29,7 +29,7 @@ type site struct {
 
 // listing is the state of the configured path at one moment, by stat only.
 type listing struct {
-	site site
+	location location
 	// single: the path is, or was, one file.
 	single bool
 	files  []candidate
@@ -61,7 +61,7 @@ func survey(path string, single bool, want interests, calls *calls) listing {
 		return lookInto(path, r, want, calls)
 	case r.info.Mode().IsRegular():
 		l := listing{single: true, files: []candidate{{path: path, real: r.real, id: identify(r.info)}}}
-		l.site, l.err = findSite(filepath.Dir(path))
+		l.location, l.err = findSite(filepath.Dir(path))
 		return l
 	}
 	return listing{err: &fs.PathError{Op: "read", Path: path, Err: errPathSpecial}, single: single}
@@ -71,10 +71,10 @@ func survey(path string, single bool, want interests, calls *calls) listing {
 // of that name.
 func lookForMissing(path string, cause error) listing {
 	l := listing{single: true}
-	if l.site, l.err = findSite(filepath.Dir(path)); l.err != nil {
+	if l.location, l.err = findSite(filepath.Dir(path)); l.err != nil {
 		return l
 	}
-	_, err := os.Lstat(filepath.Join(l.site.real, filepath.Base(path)))
+	_, err := os.Lstat(filepath.Join(l.location.real, filepath.Base(path)))
 	switch {
 	case err == nil:
 		l.err = errors.Join(cause, errDangling)
@@ -86,10 +86,10 @@ func lookForMissing(path string, cause error) listing {
 	return l
 }
 
-func findSite(dir string) (site, error) {
+func findSite(dir string) (location, error) {
 	r, err := trace("/", dir)
 	if err != nil {
-		return site{}, err
+		return location{}, err
 	}
 	return identifySite(r.real), nil
 }
@@ -97,7 +97,7 @@ func findSite(dir string) (site, error) {
 // lookInto lists a directory.
 func lookInto(path string, r route, want interests, calls *calls) listing {
 	want.listen(r.real)
-	l := listing{site: identifySite(r.real), ignored: map[string]string{}, calls: calls}
+	l := listing{location: identifySite(r.real), ignored: map[string]string{}, calls: calls}
 	entries, err := readDir(r.real)
 	if err != nil {
 		l.err = err
@@ -116,7 +116,7 @@ func (l *listing) add(dir string, e fs.DirEntry, want interests) {
 	switch {
 	case kind == dropping:
 	case e.IsDir() && kind == manifest: // what was a file must not count as removed because of it
-		l.addFile(candidate{path: path, real: filepath.Join(l.site.real, e.Name()), err: &fs.PathError{Op: "read", Path: path, Err: errDirectory}}, nil)
+		l.addFile(candidate{path: path, real: filepath.Join(l.location.real, e.Name()), err: &fs.PathError{Op: "read", Path: path, Err: errDirectory}}, nil)
 	case e.IsDir():
 		l.ignored[path] = "a directory: manifests in sub-directories are not read"
 	case kind == foreign:
@@ -132,16 +132,16 @@ func (l *listing) add(dir string, e fs.DirEntry, want interests) {
 			l.addLink(path, e.Name(), want)
 			return
 		}
-		l.addFile(candidate{path: path, real: filepath.Join(l.site.real, e.Name()), err: err}, info)
+		l.addFile(candidate{path: path, real: filepath.Join(l.location.real, e.Name()), err: err}, info)
 	}
 }
 
 func (l *listing) addLink(path, name string, want interests) {
 	// The link may lead to a file system whose server is gone.
-	r, err := within(l.calls, path, func() (route, error) { return trace(l.site.real, name) })
+	r, err := within(l.calls, path, func() (route, error) { return trace(l.location.real, name) })
 	want.follow(r.hops)
 	if errors.Is(err, fs.ErrNotExist) {
-		if _, gone := os.Lstat(filepath.Join(l.site.real, name)); errors.Is(gone, fs.ErrNotExist) {
+		if _, gone := os.Lstat(filepath.Join(l.location.real, name)); errors.Is(gone, fs.ErrNotExist) {
 			return // the link itself was removed just now
 		}
 		err = errors.Join(err, errDangling)

@@ -96,13 +96,13 @@ func TestASameSizeSameMtimeRewriteIsSeenWithoutAnEvent(t *testing.T) {
 	watchertest.Must(t, os.Chtimes(x, stamp, stamp))
 	loader := &watchertest.LineLoader{Source: "file"}
 	src := New(Config{Path: dir, Load: loader.Load})
-	src.pass()
+	src.scanAll()
 	defer src.stopListening()
 	for i, image := range []string{"v2", "v3", "v4"} {
 		watchertest.Write(t, x, "pod x "+image+"\n")
 		watchertest.Must(t, os.Chtimes(x, stamp, stamp))
 		src.stopListening() // and with it what it heard
-		set, _ := src.pass()
+		set, _ := src.scanAll()
 		if got, want := watchertest.Content(set.Pods), "x="+image+"@x.yaml"; got != want {
 			t.Fatalf("round %d: %s, want %s", i, got, want)
 		}
@@ -117,11 +117,11 @@ func TestAnIdleLookReadsNothing(t *testing.T) {
 	loader := &watchertest.LineLoader{Source: "file"}
 	src := New(Config{Path: dir, Load: loader.Load})
 	defer src.stopListening()
-	first, _ := src.pass()
+	first, _ := src.scanAll()
 	calls := loader.Calls.Load()
 	unseen(2 * tick)
 	for range 3 {
-		set, r := src.pass()
+		set, r := src.scanAll()
 		if !watcher.SameSet(first, set) {
 			t.Fatalf("the set changed: %+v", set)
 		}
@@ -147,18 +147,18 @@ func TestAnUnreadableFileKeepsItsContent(t *testing.T) {
 	src := New(Config{Path: dir, Load: (&watchertest.LineLoader{Source: "file"}).Load})
 	src.calls = nil // files are read by this thread, which is somebody else for a while
 	defer src.stopListening()
-	src.pass()
+	src.scanAll()
 	watchertest.Write(t, y, "pod y v1\n")
 	watchertest.Must(t, os.Chmod(x, 0))
 	watchertest.Must(t, os.Chmod(y, 0))
 	var set watcher.Set
-	asNobody(t, func() { set, _ = src.pass() })
+	asNobody(t, func() { set, _ = src.scanAll() })
 	if r := watchertest.ReportOn(set, x); r.State != model.InputUnreachable || watchertest.Content(set.Pods) != "x=v1@x.yaml" || !slices.Equal(set.Unknown, []string{y}) {
 		t.Fatalf("report %+v, pods %q, unknown %v", r, watchertest.Content(set.Pods), set.Unknown)
 	}
 	watchertest.Must(t, os.Chmod(x, 0o644))
 	watchertest.Must(t, os.Chmod(y, 0o644))
-	if set, _ = src.pass(); watchertest.Content(set.Pods) != "x=v1@x.yaml y=v1@y.yaml" || watchertest.StateOf(set, x) != model.InputAccepted {
+	if set, _ = src.scanAll(); watchertest.Content(set.Pods) != "x=v1@x.yaml y=v1@y.yaml" || watchertest.StateOf(set, x) != model.InputAccepted {
 		t.Fatalf("pods %q, report %+v", watchertest.Content(set.Pods), watchertest.ReportOn(set, x))
 	}
 }
@@ -171,11 +171,11 @@ func TestAnUnreadableDirectoryRemovesNothing(t *testing.T) {
 	watchertest.Write(t, filepath.Join(dir, "x.yaml"), "pod x v1\n")
 	src := New(Config{Path: dir, Load: (&watchertest.LineLoader{Source: "file"}).Load})
 	defer src.stopListening()
-	src.pass()
+	src.scanAll()
 	watchertest.Must(t, os.Chmod(dir, 0))
 	defer func() { watchertest.Must(t, os.Chmod(dir, 0o755)) }()
 	var set watcher.Set
-	asNobody(t, func() { set, _ = src.pass() })
+	asNobody(t, func() { set, _ = src.scanAll() })
 	if r := watchertest.ReportOn(set, dir); r.State != model.InputUnreachable || !strings.HasPrefix(r.Errors[0], "open "+dir) || watchertest.Content(set.Pods) != "x=v1@x.yaml" || set.Unread {
 		t.Fatalf("report %+v, pods %q", r, watchertest.Content(set.Pods))
 	}
@@ -201,17 +201,17 @@ func TestLostEventsMakeEverythingBeReadAgain(t *testing.T) {
 	watchertest.Write(t, x, "pod x v1\n")
 	src := New(Config{Path: dir, Load: (&watchertest.LineLoader{Source: "file"}).Load})
 	defer src.stopListening()
-	src.pass()
+	src.scanAll()
 	watchertest.Write(t, x, "pod x v2\n")
 	src.stopListening()
 	info, err := os.Stat(x)
 	watchertest.Must(t, err)
 	src.inputs[x].id, src.inputs[x].stable = identify(info), true // as if two writes fell into one tick of the file system's clock
-	if set, _ := src.pass(); watchertest.Content(set.Pods) != "x=v1@x.yaml" {
+	if set, _ := src.scanAll(); watchertest.Content(set.Pods) != "x=v1@x.yaml" {
 		t.Fatalf("pods %q: the premise is wrong", watchertest.Content(set.Pods))
 	}
 	src.notify.wake(func() { src.notify.lost = true })
-	if set, _ := src.pass(); watchertest.Content(set.Pods) != "x=v2@x.yaml" {
+	if set, _ := src.scanAll(); watchertest.Content(set.Pods) != "x=v2@x.yaml" {
 		t.Fatalf("pods %q", watchertest.Content(set.Pods))
 	}
 }

@@ -167,8 +167,8 @@ func remote(f *os.File) bool {
 }
 
 // identifySite identifies the directory at dir, a path without links, so that another one at that path is noticed. Unknown parts stay zero.
-func identifySite(dir string) site {
-	at := site{real: dir}
+func identifySite(dir string) location {
+	at := location{real: dir}
 	var st unix.Statx_t
 	if unix.Statx(unix.AT_FDCWD, dir, 0, unix.STATX_INO|unix.STATX_BTIME|unix.STATX_MNT_ID, &st) != nil {
 		return at

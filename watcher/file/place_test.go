@@ -119,7 +119,7 @@ func TestADirectoryMadeAnewMayBeFilledSlowly(t *testing.T) {
 	t.Cleanup(src.stopListening)
 	look := func(want string) watcher.Set {
 		t.Helper()
-		set, _ := src.pass()
+		set, _ := src.scanAll()
 		if got := watchertest.Content(set.Pods); got != want || watchertest.StateOf(set, dir) != model.InputAccepted {
 			t.Errorf("pods are %q, want %q; %+v", got, want, set.Inputs)
 		}

@@ -134,11 +134,11 @@ func TestEveryTruncationOfAManifestKeepsThePods(t *testing.T) {
 	src := New(Config{Path: dir, Load: realLoad})
 	defer src.stopListening()
 	src.graces.shrink = time.Hour // whether a valid beginning is meant is a question of time; see above
-	src.pass()
+	src.scanAll()
 	whole := strings.Join(lines, "")
 	for n := len(whole) - 1; n >= 0; n-- {
 		watchertest.Must(t, os.Truncate(path, int64(n)))
-		set, _ := src.pass()
+		set, _ := src.scanAll()
 		if got := strings.Join(watcher.Keys(set.Pods), " "); got != "default/first default/second" {
 			t.Fatalf("cut after %d bytes: %q", n, got)
 		}

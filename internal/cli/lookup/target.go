@@ -151,7 +151,7 @@ func namedPort(text string, pod *corev1.Pod) int {
 	if n, err := strconv.ParseUint(text, 10, 16); err == nil {
 		return int(n)
 	}
-	for c := range manifests.LastingContainers(&pod.Spec) {
+	for c := range manifests.LongRunningContainers(&pod.Spec) {
 		for _, port := range c.Ports {
 			if port.Name == text && (port.Protocol == "" || port.Protocol == corev1.ProtocolTCP) {
 				return int(port.ContainerPort)

@@ -33,7 +33,7 @@ func newTracedTest() tracedTest {
 func (x tracedTest) traces(ctx context.Context, a runner.Action) bool {
 	a.UID = "u"
 	got, over := x.begin(ctx, x.pod.Key(), x.pod, a)
-	runner.TellPhase(got, runner.Phase{Name: runner.PhaseVolumes, Err: errors.New("no space")})
+	runner.ReportPhase(got, runner.Phase{Name: runner.PhaseVolumes, Err: errors.New("no space")})
 	over(nil)
 	return got != ctx
 }

@@ -103,7 +103,7 @@ func (r *Planner) checkContainer(ctx context.Context, p *manifests.Pod, c *corev
 		if err != nil {
 			return fault.Step(runner.ReasonCreatePodSandboxError, err)
 		}
-		in.Host.RecursiveReadOnly = r.OCI.ReadsOnlyRecursively(ctx, rt)
+		in.Host.RecursiveReadOnly = r.OCI.SupportsRecursiveReadOnly(ctx, rt)
 	}
 	if err := errors.Join(build.Check(in), r.CDI.CheckDevices(pod, c)); err != nil {
 		return fault.Step(runner.ReasonCreateContainerConfigError, err)
@@ -130,7 +130,7 @@ func (r *Planner) input(ctx context.Context, q volume.Request) (spec.Input, erro
 	volumes, err := r.Volumes.PrepareVolumes(ctx, pod, q)
 	over()
 	if err != nil || len(volumes) > 0 {
-		runner.TellPhase(ctx, runner.Phase{Name: runner.PhaseVolumes, Began: began, Over: time.Now(), Err: err})
+		runner.ReportPhase(ctx, runner.Phase{Name: runner.PhaseVolumes, Began: began, Over: time.Now(), Err: err})
 	}
 	if err != nil {
 		return spec.Input{}, fault.Step(runner.ReasonCreateContainerConfigError, err)

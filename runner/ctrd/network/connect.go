@@ -26,8 +26,8 @@ func linkOf(p Pod, addrs []netip.Prefix, mtu int) link.Pod {
 
 // connect connects a pod to the default network and returns its addresses.
 func (p *pods) connect(ctx context.Context, o *defaultNet, pod Pod) ([]string, error) {
-	m := p.enter(pod)
-	defer m.work.Unlock()
+	m := p.acquire(pod)
+	defer m.opMu.Unlock()
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
@@ -93,7 +93,7 @@ func (p *pods) forgetFlows(ports []nat.Port) {
 // disconnect closes the ports of a pod and releases its addresses, also if only its leases are known. The veth pair disappears with its
 // namespace; until then its port of the bridge is muted. o is nil if the default network is not in use.
 func (p *pods) disconnect(ctx context.Context, o *defaultNet, pod Pod) error {
-	m := p.leave(pod.SandboxID)
+	m := p.release(pod.SandboxID)
 	addrs, err := p.leases.Of(pod.SandboxID)
 	if err != nil || m == nil && len(addrs) == 0 {
 		return err
@@ -109,7 +109,7 @@ func (p *pods) disconnect(ctx context.Context, o *defaultNet, pod Pod) error {
 	return p.leases.Release(pod.SandboxID)
 }
 
-func (p *pods) mute(m *member, pod Pod) error {
+func (p *pods) mute(m *podEntry, pod Pod) error {
 	index := 0
 	if m != nil {
 		p.change(func() { index = m.ends.Index })
@@ -127,8 +127,8 @@ func (p *pods) mute(m *member, pod Pod) error {
 	return link.Mute(l.Attrs().Index)
 }
 
-// closePorts closes the ports of a member, or all that are forwarded to the addresses of a pod that is not one.
-func (p *pods) closePorts(ctx context.Context, o *defaultNet, m *member, pod Pod, addrs []netip.Addr) error {
+// closePorts closes the ports of an entry, or all that are forwarded to the addresses of a pod that is not one.
+func (p *pods) closePorts(ctx context.Context, o *defaultNet, m *podEntry, pod Pod, addrs []netip.Addr) error {
 	switch {
 	case m != nil && o != nil:
 		return p.changePorts(ctx, o, nil, m.ports)
@@ -159,9 +159,9 @@ func (p *pods) adopt(pod Pod, cidrs []netip.Prefix, mtu int) error {
 	if len(within) == 0 || len(within) != len(addrs) {
 		return nil
 	}
-	m := p.enter(pod)
+	m := p.acquire(pod)
 	p.change(func() { m.pod, m.link, m.ports, m.ready = pod, linkOf(pod, within, mtu), portsOf(pod, within), true })
-	m.work.Unlock()
+	m.opMu.Unlock()
 	return nil
 }
 
@@ -180,8 +180,8 @@ func prefixesIn(addrs []netip.Addr, cidrs []netip.Prefix) []netip.Prefix {
 // limit sets the bandwidth of a pod, also while it runs.
 func (p *pods) limit(pod Pod) error {
 	if m := p.get(pod.SandboxID); m != nil {
-		m.work.Lock()
-		defer m.work.Unlock()
+		m.opMu.Lock()
+		defer m.opMu.Unlock()
 		p.change(func() { m.pod.Bandwidth = pod.Bandwidth }) // for a repair of the pair
 	}
 	return bandwidth.Apply(pod.NetNS, pod.Bandwidth)

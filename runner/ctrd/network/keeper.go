@@ -277,8 +277,8 @@ func (k *keeper) apply(ctx context.Context, o *defaultNet, a repair.Action) erro
 	if m == nil {
 		return nil
 	}
-	m.work.Lock()
-	defer m.work.Unlock()
+	m.opMu.Lock()
+	defer m.opMu.Unlock()
 	gone := false
 	k.pods.change(func() { gone = m.gone })
 	if gone {
@@ -288,7 +288,7 @@ func (k *keeper) apply(ctx context.Context, o *defaultNet, a repair.Action) erro
 }
 
 // applyTo executes an action for a pod whose work is held.
-func (k *keeper) applyTo(o *defaultNet, m *member, a repair.Action) error {
+func (k *keeper) applyTo(o *defaultNet, m *podEntry, a repair.Action) error {
 	switch a.Kind {
 	case repair.Connect:
 		ends, err := o.connect(m.link, m.pod.Bandwidth)

@@ -36,9 +36,9 @@ func (k *keeper) observe(ctx context.Context, o *defaultNet, s scope) ([]repair.
 		if state.Exists {
 			k.pods.change(func() { m.ends = link.Ends{Index: state.Host, NSID: state.NSID} })
 		}
-		if m.work.TryLock() { // otherwise it is being changed now
+		if m.opMu.TryLock() { // otherwise it is being changed now
 			have.Unlimited[m.id] = state.Exists && state.Veth && !bandwidth.Applied(m.link.NetNS, m.pod.Bandwidth)
-			m.work.Unlock()
+			m.opMu.Unlock()
 		}
 		want.Pods = append(want.Pods, repair.Pod{ID: m.id, Addrs: m.link.Addrs, Gateways: m.link.Gateways})
 	}

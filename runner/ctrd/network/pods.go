@@ -18,15 +18,15 @@ type pods struct {
 	log    *slog.Logger
 
 	mu  sync.Mutex // guards the fields below
-	all map[string]*member
+	all map[string]*podEntry
 	// count is the number of members that were ever created.
 	count int
 }
 
-// member is a pod of the default network. work serializes its set-up, repair and teardown. The other fields are guarded by pods.mu, and
-// changed only while work is held too.
-type member struct {
-	work sync.Mutex
+// podEntry is a pod of the default network. opMu serializes its set-up, repair and teardown. The other fields are guarded by pods.mu, and
+// changed only while opMu is held too.
+type podEntry struct {
+	opMu sync.Mutex
 
 	id string
 	// number orders the members. Of two with the same host port the later one gets it.
@@ -39,25 +39,25 @@ type member struct {
 	ready, gone bool
 }
 
-// enter returns the member of a pod with its work locked. A member whose teardown has begun is replaced.
-func (p *pods) enter(pod Pod) *member {
+// acquire returns the entry of a pod with its opMu locked. An entry whose teardown has begun is replaced.
+func (p *pods) acquire(pod Pod) *podEntry {
 	p.mu.Lock()
 	if p.all == nil {
-		p.all = map[string]*member{}
+		p.all = map[string]*podEntry{}
 	}
 	e := p.all[pod.SandboxID]
 	if e == nil {
 		p.count++
-		e = &member{id: pod.SandboxID, number: p.count, pod: pod, ends: link.Ends{NSID: watch.Host}}
+		e = &podEntry{id: pod.SandboxID, number: p.count, pod: pod, ends: link.Ends{NSID: watch.Host}}
 		p.all[pod.SandboxID] = e
 	}
 	p.mu.Unlock()
-	e.work.Lock()
+	e.opMu.Lock()
 	return e
 }
 
-// leave removes the member of a sandbox and returns it, or nil. It waits for a repair in progress.
-func (p *pods) leave(id string) *member {
+// release removes the entry of a sandbox and returns it, or nil. It waits for a repair in progress.
+func (p *pods) release(id string) *podEntry {
 	p.mu.Lock()
 	e := p.all[id]
 	delete(p.all, id)
@@ -66,37 +66,37 @@ func (p *pods) leave(id string) *member {
 	}
 	p.mu.Unlock()
 	if e != nil {
-		e.work.Lock()
-		e.work.Unlock() //nolint:staticcheck // waits for a repair in progress
+		e.opMu.Lock()
+		e.opMu.Unlock() //nolint:staticcheck // waits for a repair in progress
 	}
 	return e
 }
 
-// change calls f to change a member whose work the caller holds.
+// change calls f to change an entry whose opMu the caller holds.
 func (p *pods) change(f func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	f()
 }
 
-// get returns a member, or nil.
-func (p *pods) get(id string) *member {
+// get returns an entry, or nil.
+func (p *pods) get(id string) *podEntry {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.all[id]
 }
 
 // list returns the connected members, the latest first.
-func (p *pods) list() []*member {
+func (p *pods) list() []*podEntry {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	var out []*member
+	var out []*podEntry
 	for _, e := range p.all {
 		if e.ready {
 			out = append(out, e)
 		}
 	}
-	slices.SortFunc(out, func(a, b *member) int { return b.number - a.number })
+	slices.SortFunc(out, func(a, b *podEntry) int { return b.number - a.number })
 	return out
 }
 

@@ -178,8 +178,8 @@ func (b *featureBook) of(ctx context.Context, name string) (features, error) {
 	return f, nil
 }
 
-// ReadsOnlyRecursively reports whether a runtime supports recursive read-only mounts.
-func (r *Runtimes) ReadsOnlyRecursively(ctx context.Context, rt Runtime) bool {
+// SupportsRecursiveReadOnly reports whether a runtime supports recursive read-only mounts.
+func (r *Runtimes) SupportsRecursiveReadOnly(ctx context.Context, rt Runtime) bool {
 	if err := unix.MountSetattr(-1, "", unix.AT_EMPTY_PATH, &unix.MountAttr{}); errors.Is(err, unix.ENOSYS) {
 		return false
 	}

@@ -102,7 +102,7 @@ func TestFeaturesAreReadOnce(t *testing.T) {
 	if err := r.mapsUsers(t.Context(), r.usual()); err == nil || calls() != 2 {
 		t.Errorf("after a downgrade: %v, %d calls", err, calls())
 	}
-	if r.ReadsOnlyRecursively(context.Background(), Runtime{Path: filepath.Join(t.TempDir(), "missing")}) {
+	if r.SupportsRecursiveReadOnly(context.Background(), Runtime{Path: filepath.Join(t.TempDir(), "missing")}) {
 		t.Error("a missing runtime supports something")
 	}
 }

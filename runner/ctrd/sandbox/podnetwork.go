@@ -155,7 +155,7 @@ func (r *Network) addNetwork(ctx context.Context, id string) (err error) {
 	defer runner.BeginPhase(ctx, runner.PhaseNetwork)()
 	began := time.Now()
 	defer func() {
-		runner.TellPhase(ctx, runner.Phase{Name: runner.PhaseNetwork, Began: began, Over: time.Now(), Err: err})
+		runner.ReportPhase(ctx, runner.Phase{Name: runner.PhaseNetwork, Began: began, Over: time.Now(), Err: err})
 	}()
 	done, err := r.NetSlots.Take(ctx)
 	if err != nil {
@@ -250,7 +250,7 @@ func (r *Network) networkPod(rec *record.Sandbox) network.Pod {
 	if rec.Pod.Object.Spec.HostNetwork {
 		p.Pin = filepath.Join(r.Dirs.NsDir(rec.ID), "ipc")
 	}
-	for c := range manifests.LastingContainers(&rec.Pod.Object.Spec) {
+	for c := range manifests.LongRunningContainers(&rec.Pod.Object.Spec) {
 		for _, m := range c.Ports {
 			if m.HostPort > 0 {
 				p.PortMappings = append(p.PortMappings, network.PortMapping{

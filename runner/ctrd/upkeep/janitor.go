@@ -44,7 +44,7 @@ type Janitor struct {
 	Logs         *logs.Collector
 	PodLogs      *podlogs.Logs
 	PodCgroups   *cgroup.Pods
-	ClaimVolumes *volume.Claims
+	ClaimVolumes *volume.Storage
 	Secrets      *volume.Secrets
 	Pauses       *sandbox.Pauses
 	Shims        *shims.Killer

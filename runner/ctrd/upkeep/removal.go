@@ -40,7 +40,7 @@ type Remover struct {
 	Net          *network.Network
 	Network      *sandbox.Network
 	ImageVolumes *volume.Images
-	ClaimVolumes *volume.Claims
+	ClaimVolumes *volume.Storage
 	PodCgroups   *cgroup.Pods
 	Watch        *taskwatch.Watchers
 	Log          *slog.Logger

@@ -52,8 +52,8 @@ type storage struct {
 	Block bool `json:"block,omitempty"`
 }
 
-// Claims prepares volumes that outlive a pod or are remote, and knows the storage of each claim.
-type Claims struct {
+// Storage prepares volumes that outlive a pod or are remote, and knows the storage of each claim.
+type Storage struct {
 	Dirs     layout.Dirs
 	Index    *record.Index
 	Remote   *remote.Mounter
@@ -67,7 +67,7 @@ type Claims struct {
 }
 
 // OpenBook reads which claim has which storage.
-func (r *Claims) OpenBook() {
+func (r *Storage) OpenBook() {
 	var err error
 	if r.Claims, err = claims.OpenBook(r.Dirs.VolumesDir(), func(claim string) bool { return len(r.usersOf(claim)) > 0 }); err != nil {
 		r.Log.Error("read the volumes of claims", "err", err)
@@ -75,7 +75,7 @@ func (r *Claims) OpenBook() {
 }
 
 // usersOf returns the sandboxes of pods that use the storage of a claim (namespace/name), including those being removed.
-func (r *Claims) usersOf(claim string) []*record.Sandbox {
+func (r *Storage) usersOf(claim string) []*record.Sandbox {
 	namespace, name, _ := strings.Cut(claim, "/")
 	var users []*record.Sandbox
 	for _, rec := range r.Index.List() {
@@ -91,7 +91,7 @@ func (r *Claims) usersOf(claim string) []*record.Sandbox {
 
 // prepareStorage prepares a volume that outlives the pod or is remote. Its errors have the reason FailedMount: the obstacle may
 // last.
-func (r *Claims) prepareStorage(pod *corev1.Pod, q Request, p volumeplan.Plan) (spec.Volume, error) {
+func (r *Storage) prepareStorage(pod *corev1.Pod, q Request, p volumeplan.Plan) (spec.Volume, error) {
 	s, readOnly := storage{NFS: p.NFS, ISCSI: p.ISCSI}, false
 	var err error
 	if p.Claim != nil {
@@ -121,7 +121,7 @@ func unbound(err error) error {
 }
 
 // pinClaim returns the storage of a claim in a pod, and writes it to disk.
-func (r *Claims) pinClaim(pod *corev1.Pod, refs *manifests.Refs, c *volumeplan.Claim) (storage, error) {
+func (r *Storage) pinClaim(pod *corev1.Pod, refs *manifests.Refs, c *volumeplan.Claim) (storage, error) {
 	var s storage
 	path := filepath.Join(r.Dirs.PinDir(string(pod.UID)), c.Name)
 	data, err := atomicfile.Read(path, atomicfile.MaxState)
@@ -161,7 +161,7 @@ func (r *Claims) pinClaim(pod *corev1.Pod, refs *manifests.Refs, c *volumeplan.C
 }
 
 // claimRequest returns the request for a claim, and the pod that owns it.
-func (r *Claims) claimRequest(pod *corev1.Pod, refs *manifests.Refs, c *volumeplan.Claim) (q claims.Request, owner string, err error) {
+func (r *Storage) claimRequest(pod *corev1.Pod, refs *manifests.Refs, c *volumeplan.Claim) (q claims.Request, owner string, err error) {
 	var written *corev1.PersistentVolumeClaim
 	if refs != nil {
 		written = refs.Claims[c.Name]
@@ -184,7 +184,7 @@ func (r *Claims) claimRequest(pod *corev1.Pod, refs *manifests.Refs, c *volumepl
 }
 
 // onlyUser returns an error if another pod uses a claim of the mode ReadWriteOncePod.
-func (r *Claims) onlyUser(pod *corev1.Pod, c *corev1.PersistentVolumeClaim) error {
+func (r *Storage) onlyUser(pod *corev1.Pod, c *corev1.PersistentVolumeClaim) error {
 	if !slices.Contains(c.Spec.AccessModes, corev1.ReadWriteOncePod) {
 		return nil
 	}
@@ -197,7 +197,7 @@ func (r *Claims) onlyUser(pod *corev1.Pod, c *corev1.PersistentVolumeClaim) erro
 }
 
 // completed reports whether the containers of a pod have ended and are not restarted.
-func (r *Claims) completed(rec *record.Sandbox) bool {
+func (r *Storage) completed(rec *record.Sandbox) bool {
 	spec := &rec.Pod.Object.Spec
 	if spec.RestartPolicy == corev1.RestartPolicyAlways {
 		return false
@@ -210,7 +210,7 @@ func (r *Claims) completed(rec *record.Sandbox) bool {
 }
 
 // storageOf returns the storage that was chosen for a claim in a form that can be mounted.
-func (r *Claims) storageOf(pod *corev1.Pod, q claims.Request, e claims.Entry) (storage, error) {
+func (r *Storage) storageOf(pod *corev1.Pod, q claims.Request, e claims.Entry) (storage, error) {
 	s := storage{Volume: e.Volume, Block: claims.IsBlock(q.Claim)}
 	switch {
 	case e.Volume != "":
@@ -241,7 +241,7 @@ func (r *Claims) storageOf(pod *corev1.Pod, q claims.Request, e claims.Entry) (s
 }
 
 // attach makes storage available on this machine.
-func (r *Claims) attach(pod *corev1.Pod, q Request, volume string, s storage, readOnly bool) (spec.Volume, error) {
+func (r *Storage) attach(pod *corev1.Pod, q Request, volume string, s storage, readOnly bool) (spec.Volume, error) {
 	v := spec.Volume{ReadOnly: readOnly}
 	if asDevice := slices.ContainsFunc(q.Container.VolumeDevices, func(d corev1.VolumeDevice) bool { return d.Name == volume }); asDevice != s.Block {
 		if s.Block {
@@ -283,7 +283,7 @@ func (r *Claims) attach(pod *corev1.Pod, q Request, volume string, s storage, re
 }
 
 // attachLocal returns the directory or device of a local volume, which must exist. It mounts a device that has a file system.
-func (r *Claims) attachLocal(target string, s storage, readOnly bool) (string, error) {
+func (r *Storage) attachLocal(target string, s storage, readOnly bool) (string, error) {
 	path, err := filepath.EvalSymlinks(s.Local.Path)
 	if err != nil {
 		return "", err
@@ -300,7 +300,7 @@ func (r *Claims) attachLocal(target string, s storage, readOnly bool) (string, e
 }
 
 // attachISCSI logs in and returns the directory or device of a disk.
-func (r *Claims) attachISCSI(pod *corev1.Pod, refs *manifests.Refs, volume string, s storage, readOnly bool) (string, error) {
+func (r *Storage) attachISCSI(pod *corev1.Pod, refs *manifests.Refs, volume string, s storage, readOnly bool) (string, error) {
 	l := remote.LUN{Source: s.ISCSI, Volume: volume, ReadOnly: readOnly, Options: s.Options, Block: s.Block}
 	if ref := s.ISCSI.SecretRef; ref != nil && (s.ISCSI.DiscoveryCHAPAuth || s.ISCSI.SessionCHAPAuth) {
 		secret := refs.Secret(ref.Name)
@@ -353,7 +353,7 @@ func makeVolumeDir(path string) error {
 
 // giveToGroup changes the group of a volume to the pod's fsGroup, once for each pod as fsGroupChangePolicy requires, later only if
 // the group of its root differs.
-func (r *Claims) giveToGroup(pod *corev1.Pod, volume, dir string) error {
+func (r *Storage) giveToGroup(pod *corev1.Pod, volume, dir string) error {
 	sec := pod.Spec.SecurityContext
 	if sec == nil || sec.FSGroup == nil {
 		return nil
@@ -375,7 +375,7 @@ func (r *Claims) giveToGroup(pod *corev1.Pod, volume, dir string) error {
 }
 
 // checkStorage checks whether an edited pod would get its storage, without deciding anything.
-func (r *Claims) checkStorage(pod *manifests.Pod, p volumeplan.Plan) error {
+func (r *Storage) checkStorage(pod *manifests.Pod, p volumeplan.Plan) error {
 	if p.Claim == nil {
 		return nil
 	}
@@ -395,7 +395,7 @@ func (r *Claims) checkStorage(pod *manifests.Pod, p volumeplan.Plan) error {
 }
 
 // RemovePodDir removes the directory of a pod with all mounts below it, and the other directories.
-func (r *Claims) RemovePodDir(uid string, others ...string) error {
+func (r *Storage) RemovePodDir(uid string, others ...string) error {
 	dir := r.Dirs.PodDir(uid)
 	err := r.Remote.UnmountBelow(dir)
 	if err == nil {

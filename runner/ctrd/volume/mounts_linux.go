@@ -46,7 +46,7 @@ func (r *Mounts) PrepareMounts(ctx context.Context, in spec.Input, q Request) (_
 		if err != nil {
 			return in, fault.Step(runner.ReasonCreateContainerError, err)
 		}
-		in.Host.RecursiveReadOnly = r.OCI.ReadsOnlyRecursively(ctx, rt)
+		in.Host.RecursiveReadOnly = r.OCI.SupportsRecursiveReadOnly(ctx, rt)
 	}
 	if err := r.checkPropagation(in, c); err != nil {
 		return in, fault.Step(runner.ReasonCreateContainerConfigError, err)

@@ -27,7 +27,7 @@ import (
 // Pods prepares the volumes of pods.
 type Pods struct {
 	Dirs         layout.Dirs
-	ClaimVolumes *Claims
+	ClaimVolumes *Storage
 	Secrets      *Secrets
 	ImageVolumes *Images
 	Host         spec.Host

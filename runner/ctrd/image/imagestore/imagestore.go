@@ -122,7 +122,7 @@ func (s *Store) Ensure(ctx context.Context, ref string, policy corev1.PullPolicy
 			if err := s.checkSignature(ctx, img, rule); err != nil {
 				return nil, signatureError(ref, err)
 			}
-			runner.TellImageProgress(ctx, runner.ImageProgress{Image: ref, Present: true})
+			runner.ReportImageProgress(ctx, runner.ImageProgress{Image: ref, Present: true})
 			return img, nil
 		case !errdefs.IsNotFound(err):
 			return nil, stepError(ref, runner.ReasonImageInspectError, fmt.Errorf("inspect image %q: %w", ref, err))
@@ -131,7 +131,7 @@ func (s *Store) Ensure(ctx context.Context, ref string, policy corev1.PullPolicy
 		}
 	}
 	began := time.Now()
-	runner.TellImageProgress(ctx, runner.ImageProgress{Image: ref, Pulling: true})
+	runner.ReportImageProgress(ctx, runner.ImageProgress{Image: ref, Pulling: true})
 	img, err := s.Puller.Pull(ctx, name, rule)
 	if errors.Is(err, signature.ErrInvalid) {
 		return nil, signatureError(ref, err)
@@ -139,8 +139,8 @@ func (s *Store) Ensure(ctx context.Context, ref string, policy corev1.PullPolicy
 	if err != nil {
 		return nil, stepError(ref, runner.ReasonErrImagePull, fmt.Errorf("pull image %q: %w", ref, err))
 	}
-	if took := time.Since(began); runner.TellsImageProgress(ctx) { // computing the size reads all manifests
-		runner.TellImageProgress(ctx, runner.ImageProgress{Image: ref, Took: took, Size: s.Local.Size(ctx, name)})
+	if took := time.Since(began); runner.WantsImageProgress(ctx) { // computing the size reads all manifests
+		runner.ReportImageProgress(ctx, runner.ImageProgress{Image: ref, Took: took, Size: s.Local.Size(ctx, name)})
 	}
 	return img, nil
 }
