@@ -42,7 +42,7 @@ func TestPodsThatTheAPIServerBindsHere(t *testing.T) {
 	in.put("lost", strings.Replace(idle("lost"), "name: lost", "name: lost, namespace: nowhere", 1))
 	in.eventually("why says what the API server refuses", func() error {
 		out, err := in.run("why", "lost", "-n", "nowhere")
-		if !strings.Contains(out, `the API server does not show it as it is: create mirror pod: namespaces "nowhere" not found`) {
+		if !strings.Contains(out, `the API server does not show its current status: create mirror pod: namespaces "nowhere" not found`) {
 			return fmt.Errorf("%w\n%s", err, out)
 		}
 		return nil

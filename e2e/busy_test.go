@@ -40,11 +40,11 @@ exec runc "$@"
 	in.start()
 	in.put("class", "apiVersion: node.k8s.io/v1\nkind: RuntimeClass\nmetadata: {name: slow}\nhandler: slow\n")
 	for _, c := range []struct{ pod, spec, says, letGo string }{
-		{"net", "", "the network of the pod is being set up, since ", plugin},
-		{"run", "hostNetwork: true, runtimeClassName: slow,", "the container runtime is starting container c, since ", runtime},
+		{"net", "", "the network of the pod is being set up, started ", plugin},
+		{"run", "hostNetwork: true, runtimeClassName: slow,", "the container runtime is starting container c, started ", runtime},
 	} {
 		in.put(c.pod, podOf(c.pod, "image: "+image+", "+sleeping, c.spec))
-		if text := in.explains(c.pod, cause.Underway, c.says, "is on its way"); strings.Contains(text, "nothing is wrong") {
+		if text := in.explains(c.pod, cause.Underway, c.says, "is starting"); strings.Contains(text, "no problem") {
 			t.Errorf("of a pod that may hang:\n%s", text)
 		}
 		in.write(c.letGo+".go", "")

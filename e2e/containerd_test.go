@@ -137,7 +137,7 @@ func TestPodsOutliveContainerd(t *testing.T) {
 	untouched := in.untouched("one", "two")
 	in.eventually("monopod says that all is fine", in.fine)
 	d.kill9()
-	in.explains("one", cause.RuntimeDown, "now containers cannot be seen", d.socket)
+	in.explains("one", cause.RuntimeDown, "now the runtime does not respond", d.socket)
 	in.put("three", sleeper("three", "echo start"))
 	d.start()
 	in.ready("three")

@@ -167,7 +167,7 @@ func TestAFullDiskOfLogsBlocksNoContainer(t *testing.T) {
 	in.ready("loud")
 	in.happens([]string{"loud"}, "Warning", "LogsDropped", "no space left on device")
 	out, err := in.run("why", "loud")
-	if err != nil && !strings.Contains(out, "make room on the disk") {
+	if err != nil && !strings.Contains(out, "free disk space") {
 		t.Errorf("why: %v\n%s", err, out)
 	}
 	if !strings.Contains(out, "is dropped") {

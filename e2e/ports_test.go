@@ -134,7 +134,7 @@ func TestAPodWhosePortChanges(t *testing.T) {
 	in.put("host", d.onPort("host", "default", "c", "fine", third))
 	in.answer(third, "fine")
 	in.put("host", d.onPort("host", "default", "c", "late", taken))
-	in.explains("host", cause.HostPortProcess, fmt.Sprintf("port 127.0.0.1:%d/TCP of this machine is taken by", taken), filepath.Base(me)[:min(15, len(filepath.Base(me)))], fmt.Sprintf("pid %d", os.Getpid()))
+	in.explains("host", cause.HostPortProcess, fmt.Sprintf("port 127.0.0.1:%d/TCP of this machine is used by", taken), filepath.Base(me)[:min(15, len(filepath.Base(me)))], fmt.Sprintf("pid %d", os.Getpid()))
 	in.put("host", d.onPort("host", "default", "c", "again", third))
 	in.answer(third, "again")
 	if words := strings.Join(d.words(), " "); !strings.HasPrefix(words, "fine fine-ends late late-failed ") || !strings.HasSuffix(words, " again") {

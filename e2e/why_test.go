@@ -112,7 +112,7 @@ func TestWhyNamesTheCauseOfRealTrouble(t *testing.T) {
 		reason         cause.Kind
 		words          []string
 	}{
-		{"no-tag", podOf("no-tag", "image: '"+registry+"/busybox:2'", ""), cause.ImageNotFound, []string{"404", "busybox:2", "correct spec.containers[0].image", "tried again in"}},
+		{"no-tag", podOf("no-tag", "image: '"+registry+"/busybox:2'", ""), cause.ImageNotFound, []string{"404", "busybox:2", "correct spec.containers[0].image", "retry in"}},
 		{"unauthorized", podOf("unauthorized", "image: '"+answering(t, 401, "")+"/a:1'", ""), cause.ImageUnauthorized, []string{"401 Unauthorized", "imagePullSecrets"}},
 		{"forbidden", podOf("forbidden", "image: '"+answering(t, 403, "")+"/a:1'", ""), cause.ImageForbidden, []string{"403 Forbidden"}},
 		{"hurried", podOf("hurried", "image: '"+answering(t, 429, "")+"/a:1'", ""), cause.ImageRateLimited, []string{"429 Too Many Requests"}},
@@ -122,19 +122,19 @@ func TestWhyNamesTheCauseOfRealTrouble(t *testing.T) {
 		{"never", podOf("never", "image: 'nothing:1', imagePullPolicy: Never", ""), cause.ImageNeverPull, []string{"imagePullPolicy: IfNotPresent"}},
 		{"no-map", podOf("no-map", local+sleeping+", envFrom: [{configMapRef: {name: setings}}]", "") + "---\n{apiVersion: v1, kind: ConfigMap, metadata: {name: settings}, data: {color: red}}\n", cause.MissingConfigMap, []string{"did you mean settings?"}},
 		{"no-key", podOf("no-key", local+sleeping+", env: [{name: A, valueFrom: {secretKeyRef: {name: login, key: pasword}}}]", "") + "---\n{apiVersion: v1, kind: Secret, metadata: {name: login}, stringData: {password: x}}\n", cause.MissingKey, []string{"did you mean password?", "no-key.yaml"}},
-		{"no-secret", podOf("no-secret", local+sleeping+", volumeMounts: [{name: v, mountPath: /v}]", "volumes: [{name: v, secret: {secretName: gone}}],"), cause.MissingSecret, []string{"the Secret gone"}},
+		{"no-secret", podOf("no-secret", local+sleeping+", volumeMounts: [{name: v, mountPath: /v}]", "volumes: [{name: v, secret: {secretName: gone}}],"), cause.MissingSecret, []string{"Secret gone"}},
 		{"no-claim", podOf("no-claim", local+sleeping+", volumeMounts: [{name: v, mountPath: /v}]", "volumes: [{name: v, persistentVolumeClaim: {claimName: gone}}],"), cause.MissingClaim, []string{"PersistentVolumeClaim gone"}},
 		{"no-path", podOf("no-path", local+sleeping+", volumeMounts: [{name: v, mountPath: /v}]", "volumes: [{name: v, hostPath: {path: /no/such/place, type: Directory}}],"), cause.HostPath, []string{"/no/such/place", "a directory"}},
 		{"root", podOf("root", local+sleeping, "securityContext: {runAsNonRoot: true},"), cause.NonRoot, []string{"runAsUser"}},
 		{"no-program", podOf("no-program", local+"command: [/bin/nope]", ""), cause.CommandNotFound, []string{`"/bin/nope"`, "correct spec.containers[0].command"}},
-		{"crash", podOf("crash", local+`command: [sh, -c, "echo reading settings; echo no settings >&2; exit 3"]`, ""), cause.Exited, []string{"exit code 3", "no settings", "starts again"}},
+		{"crash", podOf("crash", local+`command: [sh, -c, "echo reading settings; echo no settings >&2; exit 3"]`, ""), cause.Exited, []string{"exit code 3", "no settings", "restart in"}},
 		{"segv", podOf("segv", local+`command: [sh, -c, "kill -SEGV $$$$"]`, "hostPID: true,"), cause.Signaled, []string{"SIGSEGV", "139"}},
 		{"hungry", podOf("hungry", local+`command: [sh, -c, "tail /dev/zero"], resources: {limits: {memory: 16Mi}}`, ""), cause.OutOfMemory, []string{"16Mi", "raise spec.containers[0].resources.limits.memory"}},
 		{"deaf", podOf("deaf", local+sleeping+", readinessProbe: {tcpSocket: {port: 81}, periodSeconds: 1}", ""), cause.ProbeFailed, []string{"TCP port 81", "connection refused", "nothing listens"}},
-		{"first", podOf("first", local+sleeping, "initContainers: [{name: setup, image: "+image+", command: [sh, -c, 'echo no disk; exit 1']}],"), cause.Exited, []string{"wait for the init container setup", "no disk"}},
+		{"first", podOf("first", local+sleeping, "initContainers: [{name: setup, image: "+image+", command: [sh, -c, 'echo no disk; exit 1']}],"), cause.Exited, []string{"wait for init container setup", "no disk"}},
 		{"second", podOf("the-first", local+sleeping+", ports: [{containerPort: 80, hostPort: 38081}]", "") + podOf("second", local+sleeping+", ports: [{containerPort: 80, hostPort: 38081}]", ""), cause.HostPortPod, []string{"38081/TCP is taken by pod default/the-first", "second.yaml:2"}},
-		{"full", podOf("full", local+`command: [sh, -c, "head -c 3000000 /dev/zero > /v/x; sleep 3600"], volumeMounts: [{name: v, mountPath: /v}]`, "volumes: [{name: v, emptyDir: {sizeLimit: 1Mi}}],"), cause.Evicted, []string{"too much of the disk", "sizeLimit", "made again"}},
-		{"silent", podOf("silent", fmt.Sprintf(`%scommand: [sh, -c, "nc -l -p %d 2>/dev/null; exit 1"], ports: [{containerPort: %d}]`, local, taken, taken), "hostNetwork: true,"), cause.HostPortProcess, []string{"which the pod names", fmt.Sprintf("pid %d", os.Getpid())}},
+		{"full", podOf("full", local+`command: [sh, -c, "head -c 3000000 /dev/zero > /v/x; sleep 3600"], volumeMounts: [{name: v, mountPath: /v}]`, "volumes: [{name: v, emptyDir: {sizeLimit: 1Mi}}],"), cause.Evicted, []string{"too much disk space", "sizeLimit", "recreated"}},
+		{"silent", podOf("silent", fmt.Sprintf(`%scommand: [sh, -c, "nc -l -p %d 2>/dev/null; exit 1"], ports: [{containerPort: %d}]`, local, taken, taken), "hostNetwork: true,"), cause.HostPortProcess, []string{"possible cause: the pod's port", fmt.Sprintf("pid %d", os.Getpid())}},
 		{"port-taken", podOf("port-taken", fmt.Sprintf(`%scommand: [sh, -c, "httpd -f -p 127.0.0.1:%d"]`, local, taken), "hostNetwork: true,"), cause.HostPortProcess, []string{fmt.Sprintf("%d/TCP", taken), filepath.Base(me)[:min(15, len(filepath.Base(me)))], fmt.Sprintf("pid %d", os.Getpid())}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -191,7 +191,7 @@ func brokenManifests(registry string) []broken {
 		{
 			file: "configmap-configure-pod", pod: "configmap-demo-pod", text: corrupt("name: game-demo           #", "name: game-dmo  #"),
 			more: map[string]string{"maps": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: game-demo}\ndata: {player_initial_lives: '3', ui_properties_file_name: x, game.properties: lives, user-interface.properties: colors}\n"},
-			hint: regexp.MustCompile(`(?s)uses the ConfigMap (\S+),.*did you mean (\S+)\?`), fix: word,
+			hint: regexp.MustCompile(`(?s)uses ConfigMap (\S+),.*did you mean (\S+)\?`), fix: word,
 		},
 		{
 			file: "pod-secret-envFrom", pod: "envfrom-secret", text: func(_ *testing.T, original string) string { return original },
@@ -212,7 +212,7 @@ func brokenManifests(registry string) []broken {
 			file: "startup-coordination", pod: "startup-coordination-example", text: func(_ *testing.T, original string) string {
 				return strings.Replace(original, standIn, registry+"/standin:1\n    imagePullPolicy: Never", 1)
 			},
-			hint: regexp.MustCompile(`imagePullPolicy (\w+) forbids(?s:.*)set imagePullPolicy: (\w+) in`), fix: word,
+			hint: regexp.MustCompile(`imagePullPolicy is (\w+)(?s:.*)set imagePullPolicy: (\w+) in`), fix: word,
 		},
 		{
 			file: "security-context-2", pod: "security-context-demo-2", text: corrupt("runAsUser: 2000", "runAsUser: 0\n      runAsNonRoot: true"),
@@ -291,7 +291,7 @@ func TestWhyTellsOfARevisionThatWasGoneBackFrom(t *testing.T) {
 	if out, err := in.run("rollback", "web"); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	t.Log("\n" + in.explains("web", cause.RolledBack, "revision 1", "revision 1 runs instead of 2", "--to 2` goes forward again", filepath.Join(in.manifests, "web.yaml")))
+	t.Log("\n" + in.explains("web", cause.RolledBack, "revision 1", "revision 1 runs instead of 2", "--to 2` or edit", filepath.Join(in.manifests, "web.yaml")))
 }
 
 func TestWhyAnswersWhileContainerdIsDown(t *testing.T) {
@@ -337,7 +337,7 @@ func TestWhyAnswersWithoutADaemon(t *testing.T) {
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	for _, want := range []string{"monopod does not run", "start it: `monopod run --config ", `did you mean "image"?`, "from the last run", "web.yaml:1"} {
+	for _, want := range []string{"monopod is not running", "start it: `monopod run --config ", `did you mean "image"?`, "from the last run", "web.yaml:1"} {
 		if !strings.Contains(string(out), want) {
 			t.Errorf("%q is not in\n%s", want, out)
 		}

@@ -159,7 +159,7 @@ func Conflicts(all []*Verdict) {
 	for _, v := range all {
 		for _, pod := range v.Loaded {
 			if other := first[pod.Key()]; other != nil {
-				v.add(pod, "metadata.name", "is already defined at "+Place(other.Origin), "give one of them another name, or remove it")
+				v.add(pod, "metadata.name", "is already defined at "+Place(other.Origin), "rename or remove one of them")
 				continue
 			}
 			first[pod.Key()], in[pod.Key()] = pod, v

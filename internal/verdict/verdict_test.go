@@ -78,7 +78,7 @@ func TestConflictsBetweenFiles(t *testing.T) {
 		{
 			"one name twice",
 			[]string{"a.yaml", web, "b.yaml", web},
-			[]string{"b.yaml:1: pod default/web: metadata.name: is already defined at a.yaml:1; give one of them another name, or remove it"},
+			[]string{"b.yaml:1: pod default/web: metadata.name: is already defined at a.yaml:1; rename or remove one of them"},
 		},
 		{"one host port twice", []string{"a.yaml", web, "b.yaml", api}, []string{"pod default/"}},
 	} {

@@ -48,15 +48,15 @@ func TestHeadlines(t *testing.T) {
 		f    why.Facts
 	}{
 		{"is fine", oneOf(web())},
-		{"has done its work", oneOf(web(dead(corev1.PodSucceeded)))},
+		{"has completed", oneOf(web(dead(corev1.PodSucceeded)))},
 		{"is not ready", oneOf(web(ended(1, "Error", "")))},
 		{"has failed", oneOf(web(dead(corev1.PodFailed), trouble(model.Trouble{Kind: "Failed", Reason: "DeadlineExceeded"})))},
 		{"is being removed", oneOf(web(trouble(model.Trouble{Kind: "Removing", Text: "deleted"})))},
-		{"is on its way", oneOf(web(waits("ContainerCreating"), trouble(model.Trouble{Kind: "Underway", Text: "pulling"})))},
-		{"cannot be seen", oneOf(web(dead(corev1.PodUnknown)))},
-		{"is ready, but not all is as it should be", oneOf(web(func(p *why.Pod) { p.LogsDropped = "its output is lost" }))},
-		{"is ready, but not all is as it should be", oneOf(web(func(p *why.Pod) { p.Rollback.Text = "revision 1 runs" }))},
-		{"cannot be asked about: monopod does not run", oneOf(web(), func(f *why.Facts) { f.Daemon = "no socket" })},
+		{"is starting", oneOf(web(waits("ContainerCreating"), trouble(model.Trouble{Kind: "Underway", Text: "pulling"})))},
+		{"has unknown status", oneOf(web(dead(corev1.PodUnknown)))},
+		{"is ready, with problems", oneOf(web(func(p *why.Pod) { p.LogsDropped = "its output is lost" }))},
+		{"is ready, with problems", oneOf(web(func(p *why.Pod) { p.Rollback.Text = "revision 1 runs" }))},
+		{"has unknown status: monopod is not running", oneOf(web(), func(f *why.Facts) { f.Daemon = "no socket" })},
 	} {
 		got := why.One(tt.f, "default", "web")
 		if text := got.Chains[len(got.Chains)-1].Text; text != "default/web "+tt.want {
@@ -70,18 +70,18 @@ func TestWhatRunsOfAPod(t *testing.T) {
 		p.Object.Status.ContainerStatuses[0].State.Running.StartedAt = metav1.NewTime(now.Add(-d))
 	}
 	for want, c := range map[string]change{
-		"app (registry.example/app:1, since 60m)": func(*why.Pod) {},
-		"app (registry.example/app:1, since 1s)":  func(p *why.Pod) { since(p, time.Millisecond) },
-		"app (registry.example/app:1, since 3d)":  func(p *why.Pod) { since(p, 72*time.Hour) },
-		"app (registry.example/app:1, since 3h, restarted once)": func(p *why.Pod) {
+		"app (registry.example/app:1, running for 60m)": func(*why.Pod) {},
+		"app (registry.example/app:1, running for 1s)":  func(p *why.Pod) { since(p, time.Millisecond) },
+		"app (registry.example/app:1, running for 3d)":  func(p *why.Pod) { since(p, 72*time.Hour) },
+		"app (registry.example/app:1, running for 3h, restarted once)": func(p *why.Pod) {
 			since(p, 3*time.Hour)
 			p.Object.Status.ContainerStatuses[0].RestartCount = 1
 		},
-		"only app (registry.example/app:1, since 60m)": func(p *why.Pod) {
+		"only app (registry.example/app:1, running for 60m)": func(p *why.Pod) {
 			p.Object.Spec.Containers = append(p.Object.Spec.Containers, corev1.Container{Name: "b"})
 		},
 		"nothing": waits("ContainerCreating"),
-		"not known: containers cannot be seen now": func(p *why.Pod) { gone(p); p.Object.Status.Phase = corev1.PodUnknown },
+		"unknown: the runtime does not respond": func(p *why.Pod) { gone(p); p.Object.Status.Phase = corev1.PodUnknown },
 	} {
 		if got := texts(chainOf(oneOf(web(c))), why.Runs); len(got) != 1 || got[0] != want {
 			t.Errorf("%q, want %q", got, want)
@@ -92,12 +92,12 @@ func TestWhatRunsOfAPod(t *testing.T) {
 func TestWhereAPodIsWritten(t *testing.T) {
 	for want, c := range map[string]change{
 		"/etc/monopod/manifests/web.yaml:3":             func(*why.Pod) {},
-		"by a manifest that is not known any more":      func(p *why.Pod) { p.Where = "" },
+		"a manifest that is no longer known":      func(p *why.Pod) { p.Where = "" },
 		"/etc/monopod/manifests/web.yaml:3, revision 4": func(p *why.Pod) { p.Revision = 4 },
-		"/etc/monopod/manifests/web.yaml:3, made for Deployment web": func(p *why.Pod) {
+		"/etc/monopod/manifests/web.yaml:3, created by Deployment web": func(p *why.Pod) {
 			p.Object.OwnerReferences = []metav1.OwnerReference{{Kind: "Deployment", Name: "web"}}
 		},
-		"https://fleet/x:3, revision 2, made for Job once": func(p *why.Pod) {
+		"https://fleet/x:3, revision 2, created by Job once": func(p *why.Pod) {
 			p.Where, p.Revision = "https://fleet/x:3", 2
 			p.Object.OwnerReferences = []metav1.OwnerReference{{Kind: "Job", Name: "once"}}
 		},
@@ -109,28 +109,28 @@ func TestWhereAPodIsWritten(t *testing.T) {
 	nowhere := chainOf(oneOf(web(ended(0, "Completed", ""), func(p *why.Pod) { p.Where = "" })))
 	wantStep(t, nowhere, why.Action, "Never in the manifest")
 	applied := chainOf(oneOf(web(ended(0, "Completed", ""), func(p *why.Pod) { p.Where = "/applied/pod.default.web.yaml:1" }), func(f *why.Facts) { f.Places.Applied = "/applied" }))
-	wantStep(t, applied, why.Action, "in the applied manifest; then apply it again")
+	wantStep(t, applied, why.Action, "in the applied manifest; then re-apply it")
 }
 
 func TestExitCodesInWords(t *testing.T) {
 	for code, want := range map[int32]string{
-		0:   "with exit code 0: its program does not go on running",
-		1:   "with exit code 1; it has been",
-		126: "with exit code 126 (a shell says: found, but not executable)",
-		127: "with exit code 127 (a shell says: command not found)",
+		0:   "with exit code 0, but should keep running",
+		1:   "with exit code 1; restarted",
+		126: "with exit code 126 (in a shell: found, but not executable)",
+		127: "with exit code 127 (in a shell: command not found)",
 		129: "by SIGHUP (exit code 129)",
 		134: "by SIGABRT (exit code 134)",
 		137: "by SIGKILL (exit code 137)",
 		139: "by SIGSEGV (exit code 139)",
 		143: "by SIGTERM (exit code 143)",
-		200: "with exit code 200; it has been",
-		255: "with exit code 255; it has been",
+		200: "with exit code 200; restarted",
+		255: "with exit code 255; restarted",
 	} {
 		c := chainOf(oneOf(web(ended(code, "Error", ""))))
 		wantStep(t, c, why.Cause, want)
 		wantStep(t, c, why.Cause, "12s ago")
 		wantStep(t, c, why.Cause, "restarted 4 times")
-		wantStep(t, c, why.Next, "it starts again in 68s")
+		wantStep(t, c, why.Next, "restart in 68s")
 		reason := cause.Exited
 		if strings.Contains(want, "SIG") {
 			reason = cause.Signaled
@@ -164,9 +164,9 @@ func TestMemoryThatRanOut(t *testing.T) {
 		change      change
 		cause, next string
 	}{
-		"of the container": {func(p *why.Pod) { p.Object.Spec.Containers[0].Resources = limits }, "it may have 64Mi (spec.containers[0].resources.limits.memory)", "raise spec.containers[0].resources"},
-		"of the pod":       {func(p *why.Pod) { p.Object.Spec.Resources = &limits }, "the whole pod may have 64Mi (spec.resources.limits.memory)", "raise spec.resources.limits.memory"},
-		"of the machine":   {func(*why.Pod) {}, "the memory of this machine ran out", "free memory on this machine"},
+		"of the container": {func(p *why.Pod) { p.Object.Spec.Containers[0].Resources = limits }, "its memory limit is 64Mi (spec.containers[0].resources.limits.memory)", "raise spec.containers[0].resources"},
+		"of the pod":       {func(p *why.Pod) { p.Object.Spec.Resources = &limits }, "the memory limit of the pod is 64Mi (spec.resources.limits.memory)", "raise spec.resources.limits.memory"},
+		"of the machine":   {func(*why.Pod) {}, "this machine ran out of memory", "free memory on this machine"},
 	} {
 		c := chainOf(oneOf(web(ended(137, "OOMKilled", ""), tt.change)))
 		wantStep(t, c, why.Cause, tt.cause)
@@ -190,12 +190,12 @@ func TestPortsOfTheHostThatAreTaken(t *testing.T) {
 		changes    []change
 		cause, act string
 	}{
-		"a network of its own":     {[]change{taken}, "another process in the pod has the port 8080", "give one of the pod's programs another port"},
-		"no port in the output":    {[]change{vague}, "another process in the pod has the port", "give one of the pod's programs another port"},
-		"a process has it":         {[]change{taken, host, by(nginx)}, "port 8080/TCP of this machine is taken by nginx (pid 42)", "stop nginx (pid 42)"},
-		"a pod has it":             {[]change{taken, host, by(inPod)}, "port 127.0.0.1:8080/TCP of this machine is taken by nginx (pid 42) of container c of pod default/db", "give pod default/db or this one another port, which is written in /m/db.yaml:1"},
-		"it is free again":         {[]change{taken, host}, "the port 8080 is, or was, taken on this machine", "ss -ltnp"},
-		"a listener, not the text": {[]change{ended(1, "Error", "", "cannot start"), host, by(nginx)}, "that may be why", "stop nginx (pid 42), or give the pod another port"},
+		"a network of its own":     {[]change{taken}, "another process in the pod uses port 8080", "change the port of one of the pod's programs"},
+		"no port in the output":    {[]change{vague}, "another process in the pod uses the port", "change the port of one of the pod's programs"},
+		"a process has it":         {[]change{taken, host, by(nginx)}, "port 8080/TCP of this machine is used by nginx (pid 42)", "stop nginx (pid 42)"},
+		"a pod has it":             {[]change{taken, host, by(inPod)}, "port 127.0.0.1:8080/TCP of this machine is used by nginx (pid 42) of container c of pod default/db", "change the port of pod default/db or of this one (defined in /m/db.yaml:1)"},
+		"it is free again":         {[]change{taken, host}, "port 8080 is or was in use on this machine", "ss -ltnp"},
+		"a listener, not the text": {[]change{ended(1, "Error", "", "cannot start"), host, by(nginx)}, "possible cause", "stop nginx (pid 42), or change the port of the pod"},
 	} {
 		f := oneOf(web(tt.changes...))
 		f.Pods = append(f.Pods, other)
@@ -221,19 +221,19 @@ func TestProbeTargetsInWords(t *testing.T) {
 		wantStep(t, c, why.Cause, want)
 	}
 	for fault, want := range map[cause.Fault]string{
-		cause.Refused: "to a port that the program serves", cause.NotFound: "does not know that path", cause.TimedOut: "raise timeoutSeconds",
-		cause.NoProgram: "does not exist in the image", "": "see what the program says (monopod logs -n default web -c app)",
+		cause.Refused: "to a port that the program serves", cause.NotFound: "does not serve that path", cause.TimedOut: "raise timeoutSeconds",
+		cause.NoProgram: "does not exist in the image", "": "check the output of the program (monopod logs -n default web -c app)",
 	} {
 		c := chainOf(oneOf(web(probed("Liveness", "no", fault, 2))))
 		wantStep(t, c, why.Action, want)
 		wantStep(t, c, why.Cause, "(2 times in a row; 3 count): no")
-		wantStep(t, c, why.Next, "it is asked again in 4s; the container is restarted")
+		wantStep(t, c, why.Next, "next probe in 4s; the container is restarted")
 	}
 	stopping := chainOf(oneOf(web(probed("Liveness", "no", "", 3), func(p *why.Pod) { p.Trouble.Stopping = true })))
 	wantStep(t, stopping, why.Next, "the container is being stopped")
 	unknown := chainOf(oneOf(web(probed("Startup", "", "", 0), func(p *why.Pod) { p.Probes, p.Trouble.Cause.Kind = nil, cause.ProbeFailed })))
 	wantStep(t, unknown, why.Cause, "has failed")
-	wantStep(t, unknown, why.Next, "the container counts as started when it succeeds")
+	wantStep(t, unknown, why.Next, "the container counts as started once it succeeds")
 }
 
 func TestPortsThatARefusedProbeMisses(t *testing.T) {
@@ -243,7 +243,7 @@ func TestPortsThatARefusedProbeMisses(t *testing.T) {
 	for want, all := range map[string][]why.Listener{
 		"nothing listens there now":                                   {{Protocol: "UDP", Port: 53}, tcp("", 80, "default/other")},
 		"the programs of the pod listen on 80/TCP, [::]:443/TCP":      {tcp("", 80, ""), tcp("::", 443, "default/web"), tcp("127.0.0.1", 9, "")},
-		"listen on 127.0.0.1:80/TCP, [::1]:81/TCP only, where nobody": {tcp("127.0.0.1", 80, ""), tcp("::1", 81, "")},
+		"listen on 127.0.0.1:80/TCP, [::1]:81/TCP only, which is not reachable": {tcp("127.0.0.1", 80, ""), tcp("::1", 81, "")},
 	} {
 		wantStep(t, chainOf(oneOf(web(probed("Readiness", "refused", cause.Refused, 1, all...)))), why.Cause, want)
 	}
@@ -254,13 +254,13 @@ func TestImagesThatAreAlwaysLookedUp(t *testing.T) {
 	down := pulling(cause.Cause{Kind: cause.RegistryUnreachable, Detail: "refused"})
 	const policy = "set spec.containers[0].imagePullPolicy: IfNotPresent"
 	wantStep(t, chainOf(oneOf(web(down, always))), why.Action, policy)
-	wantStep(t, chainOf(oneOf(web(down, always))), why.Action, "; if it is not, put its archive (docker save) into /var/lib/monopod/images")
+	wantStep(t, chainOf(oneOf(web(down, always))), why.Action, "; if it is missing, put its archive (docker save) into /var/lib/monopod/images")
 	bare := chainOf(oneOf(web(down, always), func(f *why.Facts) { f.Places = why.Places{} }))
 	wantStep(t, bare, why.Action, policy)
 	if got := texts(bare, why.Action); strings.Contains(strings.Join(got, "\n"), "docker save") {
 		t.Errorf("advice about a directory that is not configured: %q", got)
 	}
-	wantStep(t, chainOf(oneOf(web(pulling(cause.Cause{Kind: cause.ImageUnauthorized})), func(f *why.Facts) { f.Places.Logins = "" })), why.Action, "name it in registryConfig")
+	wantStep(t, chainOf(oneOf(web(pulling(cause.Cause{Kind: cause.ImageUnauthorized})), func(f *why.Facts) { f.Places.Logins = "" })), why.Action, "set registryConfig")
 	wantStep(t, chainOf(oneOf(web(down))), why.Action, "put its archive (docker save) into /var/lib/monopod/images")
 	if got := texts(chainOf(oneOf(web(down))), why.Action); strings.Contains(strings.Join(got, "\n"), "imagePullPolicy") {
 		t.Errorf("another policy would not help: %q", got)
@@ -277,7 +277,7 @@ func TestProgramsThatCannotBeStarted(t *testing.T) {
 	}{
 		"the command":         {"", []change{command}, `the program "/srv" does not exist in the image registry.example/app:1`, "correct spec.containers[0].command"},
 		"the arguments":       {"", nil, `the program "/srv" does not exist in the image registry.example/app:1`, "correct spec.containers[0].args"},
-		"it is no program":    {cause.NotExecutable, nil, `the program "/srv" may not be executed in the image registry.example/app:1`, "correct spec.containers[0].args"},
+		"it is no program":    {cause.NotExecutable, nil, `the program "/srv" is not executable in the image registry.example/app:1`, "correct spec.containers[0].args"},
 		"a container unknown": {"", []change{func(p *why.Pod) { p.Object.Spec.Containers[0].Name = "b" }}, "does not exist in its image", "correct spec.args"},
 	} {
 		c.Fault = tt.fault
@@ -287,7 +287,7 @@ func TestProgramsThatCannotBeStarted(t *testing.T) {
 		}
 		wantStep(t, got, why.Cause, tt.cause)
 		wantStep(t, got, why.Action, tt.act)
-		wantStep(t, got, why.Next, "it is tried again in 8s; it has failed 2 times in a row")
+		wantStep(t, got, why.Next, "retry in 8s; failed 2 times in a row")
 	}
 }
 
@@ -299,10 +299,10 @@ func TestKeysThatAreMissing(t *testing.T) {
 	p := web(failing("CreateContainerConfigError", c))
 	wantStep(t, chainOf(oneOf(p)), why.Action, "add the key, or correct its name in /etc/monopod/manifests/web.yaml:3")
 	found := chainOf(oneOf(p, objects(has("size", "color"))))
-	wantStep(t, found, why.Cause, "uses the key colr of ConfigMap settings, which has no such key (/m/c.yaml:1)")
+	wantStep(t, found, why.Cause, "uses key colr of ConfigMap settings, which has no such key (/m/c.yaml:1)")
 	wantStep(t, found, why.Action, "did you mean color?")
-	wantStep(t, found, why.Action, "add the key to /m/c.yaml:1, which has color, size")
-	wantStep(t, chainOf(oneOf(p, objects(has()))), why.Action, "which has none")
+	wantStep(t, found, why.Action, "add the key to /m/c.yaml:1 (existing keys: color, size)")
+	wantStep(t, chainOf(oneOf(p, objects(has()))), why.Action, "(existing keys: none)")
 }
 
 func TestObjectsThatAreNoPods(t *testing.T) {
@@ -315,9 +315,9 @@ func TestObjectsThatAreNoPods(t *testing.T) {
 		kind   why.Kind
 		steps  []string
 	}{
-		{why.Object{Kind: "CronJob"}, "default/shop is a CronJob and has no pods now", why.Next, []string{"`monopod describe cronjob/shop -n default` says when it runs next"}},
+		{why.Object{Kind: "CronJob"}, "default/shop is a CronJob and has no pods now", why.Next, []string{"`monopod describe cronjob/shop -n default` shows its next run"}},
 		{why.Object{Kind: "ConfigMap"}, "default/shop is a ConfigMap; it has no pods", why.Action, []string{"`monopod describe configmap/shop -n default` shows it"}},
-		{why.Object{Kind: "Deployment"}, "default/shop is a Deployment and has no pods now", why.Action, []string{"`monopod describe deployment/shop -n default` shows how many it is to have, and what became of them"}},
+		{why.Object{Kind: "Deployment"}, "default/shop is a Deployment and has no pods now", why.Action, []string{"`monopod describe deployment/shop -n default` shows its desired replicas and their state"}},
 		{why.Object{Kind: "Service"}, "default/shop is a Service that selects 0 pods", why.Action, nil},
 		{why.Object{Kind: "Service", Selector: map[string]string{"app": "a"}}, "default/shop is a Service that selects 2 pods", why.Action, []string{"`monopod why -n default x`", "`monopod why -n default z`"}},
 		{why.Object{Kind: "Service", Selector: map[string]string{"app": "b"}}, "default/shop is a Service that selects 1 pod", why.Action, []string{"`monopod why -n default y`"}},
@@ -359,7 +359,7 @@ func TestNamesThatAreNotKnown(t *testing.T) {
 		many[i] = model.Input{Input: fmt.Sprintf("/m/%d.yaml", i), State: model.InputAccepted}
 	}
 	down := why.One(why.Facts{Now: now, Daemon: "no socket"}, "default", "web")
-	if c := down.Chains[1]; c.Reason != cause.DaemonDown || c.Text != "nothing is known of default/web: monopod does not run" || down.Fine {
+	if c := down.Chains[1]; c.Reason != cause.DaemonDown || c.Text != "default/web is unknown: monopod is not running" || down.Fine {
 		t.Errorf("without a daemon: %+v", down)
 	}
 	a := why.One(why.Facts{Now: now, Inputs: append(many, ignored), Places: why.Places{Manifests: "/m"}}, "default", "x")
@@ -367,8 +367,8 @@ func TestNamesThatAreNotKnown(t *testing.T) {
 	if lines := steps[0].Lines; len(lines) != 9 || lines[0] != "/m/0.yaml (accepted)" || !strings.HasPrefix(lines[8], "and more") {
 		t.Errorf("inputs %q", lines)
 	}
-	wantStep(t, a.Chains[0], why.Action, "`monopod get pods` lists the pods there are")
-	wantStep(t, a.Chains[0], why.Action, "a pod begins to exist when its manifest is put into /m")
+	wantStep(t, a.Chains[0], why.Action, "list existing pods with `monopod get pods`")
+	wantStep(t, a.Chains[0], why.Action, "to create it, put a manifest into /m")
 	wantStep(t, why.One(why.Facts{Now: now, Inputs: []model.Input{ignored}}, "default", "web").Chains[0], why.Action, "/m/web.yaml.bak is ignored: its name ends in .bak")
 	near := why.Facts{Now: now, Named: []why.Object{{Kind: "Pod", Namespace: "default", Name: "webb", Where: "/m/x.yaml:1"}, {Kind: "Secret", Namespace: "default", Name: "weba"}}}
 	wantStep(t, why.One(near, "default", "web").Chains[0], why.Action, "did you mean webb?")
@@ -405,13 +405,13 @@ func TestOperationsThatTakeLong(t *testing.T) {
 		cause  string
 		next   string
 	}{
-		{"a moment", doing("StartContainer", 500*time.Millisecond), cause.Underway, "container app: starting", "nothing is wrong: it goes on as soon as that is done"},
-		{"a while", doing("StartContainer", 3*time.Second), cause.Underway, "the container runtime is starting container app, since 3s", "after 10s `monopod why` says what to look for"},
-		{"far too long", doing("StopContainer", 30*time.Second), cause.Stalled, "the container runtime is stopping container app, since 30s (StopContainer)", "it is given up in 90s and tried again"},
-		{"the network", phase("CreateSandbox", "set up network", 15*time.Second), cause.Stalled, "the network of the pod is being set up, since 15s", "it is given up in 105s"},
-		{"a sandbox", doing("ReviveSandbox", 15*time.Second), cause.Stalled, "the container runtime is starting the pod", "it is given up in 105s"},
-		{"volumes", phase("CreateContainer", "prepare volumes", 5*time.Minute), cause.Stalled, "the volumes of container app are being prepared", "it is given up now"},
-		{"anything else", doing("RecordPod", 11*time.Second), cause.Stalled, "the container runtime is at work on the pod", "it is given up in 109s"},
+		{"a moment", doing("StartContainer", 500*time.Millisecond), cause.Underway, "container app: starting", "no problem: it continues as soon as that is done"},
+		{"a while", doing("StartContainer", 3*time.Second), cause.Underway, "the container runtime is starting container app, started 3s ago", "after 10s, `monopod why` shows what to check"},
+		{"far too long", doing("StopContainer", 30*time.Second), cause.Stalled, "the container runtime is stopping container app, started 30s ago (StopContainer)", "it is aborted in 90s and retried"},
+		{"the network", phase("CreateSandbox", "set up network", 15*time.Second), cause.Stalled, "the network of the pod is being set up, started 15s", "it is aborted in 105s"},
+		{"a sandbox", doing("ReviveSandbox", 15*time.Second), cause.Stalled, "the container runtime is starting the pod", "it is aborted in 105s"},
+		{"volumes", phase("CreateContainer", "prepare volumes", 5*time.Minute), cause.Stalled, "the volumes of container app are being prepared", "it is aborted now"},
+		{"anything else", doing("RecordPod", 11*time.Second), cause.Stalled, "the container runtime is processing the pod", "it is aborted in 109s"},
 	} {
 		c := chainOf(oneOf(web(waits("ContainerCreating"), underway, tt.doing)))
 		if c.Reason != tt.reason {
@@ -421,7 +421,7 @@ func TestOperationsThatTakeLong(t *testing.T) {
 		wantStep(t, c, why.Next, tt.next)
 	}
 	again := chainOf(oneOf(web(ended(3, "Error", ""), underway)))
-	wantStep(t, again, why.Cause, "container app has ended 12s ago with exit code 3")
+	wantStep(t, again, why.Cause, "container app exited 12s ago with exit code 3")
 }
 
 func TestRemovedPods(t *testing.T) {
@@ -432,15 +432,15 @@ func TestRemovedPods(t *testing.T) {
 		return trouble(model.Trouble{Kind: "Removing", Reason: reason, Count: count, Text: "its manifest is gone"})
 	}
 	for want, changes := range map[string][]change{
-		"what still runs then is killed in 20s":              {removing("", 0), deleted(20 * time.Second)},
-		"its time to end is over: what still runs is killed": {removing("", 0), deleted(-time.Second)},
-		"nothing is to be done, unless this takes minutes":   {removing("Teardown", 0)},
-		"it is tried again in 8s; it has failed 3 times":     {removing("Teardown", 3), next(8 * time.Second)},
-		"it is tried again as soon as something changes":     {removing("Teardown", 1)},
+		"remaining containers are killed in 20s":              {removing("", 0), deleted(20 * time.Second)},
+		"its grace period is over: remaining containers are killed": {removing("", 0), deleted(-time.Second)},
+		"no action is needed unless this takes minutes":   {removing("Teardown", 0)},
+		"retry in 8s; failed 3 times":     {removing("Teardown", 3), next(8 * time.Second)},
+		"retry as soon as something changes":     {removing("Teardown", 1)},
 	} {
 		c := chainOf(oneOf(web(changes...)))
 		wantStep(t, c, why.Next, want)
-		wantStep(t, c, why.Cause, "nobody wants it any more: its manifest is gone")
+		wantStep(t, c, why.Cause, "it is no longer wanted: its manifest is gone")
 	}
 }
 
@@ -456,11 +456,11 @@ func TestEvictedPodsAndTheirReturn(t *testing.T) {
 		reason          cause.Kind
 		cause, next, do string
 	}{
-		"its own limit": {evicted("Evicted", ""), cause.Evicted, "60s ago because it used too much of the disk: too much", "it is made again in 9s, with empty volumes", "raise the limit"},
-		"the machine":   {evicted("Evicted", "memory"), cause.Evicted, "because the machine was short of something", "it is made again in 9s", "monopod.dev/protected"},
-		"a better pod":  {evicted("Preempting", ""), cause.MadeRoom, "to make room: too much", "it is made again in 9s", "give it a higher priority"},
-		"it still runs": {evicted("Evicted", "", func(p *why.Pod) { p.Object.Status = web().Object.Status }), cause.Evicted, "too much of the disk", "what still runs is being stopped", "raise the limit"},
-		"only once":     {evicted("Evicted", "", func(p *why.Pod) { p.Object.Spec.RestartPolicy = corev1.RestartPolicyNever }), cause.Evicted, "too much", "it does not come back by itself", "raise the limit"},
+		"its own limit": {evicted("Evicted", ""), cause.Evicted, "60s ago because it used too much disk space: too much", "it is recreated in 9s with empty volumes", "raise the limit"},
+		"the machine":   {evicted("Evicted", "memory"), cause.Evicted, "because the machine ran low on a resource", "it is recreated in 9s", "monopod.dev/protected"},
+		"a better pod":  {evicted("Preempting", ""), cause.MadeRoom, "it was preempted 60s ago: too much", "it is recreated in 9s", "give it a higher priority"},
+		"it still runs": {evicted("Evicted", "", func(p *why.Pod) { p.Object.Status = web().Object.Status }), cause.Evicted, "too much disk space", "remaining containers are being stopped", "raise the limit"},
+		"only once":     {evicted("Evicted", "", func(p *why.Pod) { p.Object.Spec.RestartPolicy = corev1.RestartPolicyNever }), cause.Evicted, "too much", "it is not recreated", "raise the limit"},
 		"of a cluster": {evicted("Evicted", "", func(p *why.Pod) {
 			p.Object.Annotations = map[string]string{"kubernetes.io/config.source": "apiserver"}
 		}), cause.Evicted, "too much", "it stays Failed", "raise the limit"},

@@ -96,9 +96,9 @@ func (f Facts) summary(bad, others int) string {
 	case bad+others == 0:
 		return fmt.Sprintf("all is fine: %s", countPods(len(f.Pods)))
 	case f.Daemon != "":
-		return f.silence() + "; this is what is known from the disk"
+		return f.silence() + "; this is the state on disk"
 	case bad == 0:
-		return fmt.Sprintf("the pods are as they should be, but %s", things(others))
+		return fmt.Sprintf("all pods are fine, but %s", things(others))
 	case others == 0:
 		return fmt.Sprintf("%d of %s %s not fine", bad, countPods(len(f.Pods)), isAre(bad))
 	}
@@ -121,9 +121,9 @@ func countPods(n int) string {
 
 func things(n int) string {
 	if n == 1 {
-		return "1 other thing is in the way"
+		return "there is 1 other problem"
 	}
-	return fmt.Sprintf("%d other things are in the way", n)
+	return fmt.Sprintf("there are %d other problems", n)
 }
 
 // silence says in short why the agent could not be asked.
@@ -131,7 +131,7 @@ func (f Facts) silence() string {
 	if f.Hangs {
 		return "monopod does not answer"
 	}
-	return "monopod does not run"
+	return "monopod is not running"
 }
 
 // agent is about the agent itself, and its runtime.
@@ -140,18 +140,18 @@ func (f Facts) agent() []Chain {
 	case f.Hangs:
 		return []Chain{{Text: f.silence(), Reason: cause.DaemonDown, Steps: append([]Step{
 			{Kind: Cause, Reason: cause.DaemonDown, Text: f.Daemon},
-			{Kind: Next, Text: "running pods continue; crashed ones may not be restarted, and no manifest may be read"},
+			{Kind: Next, Text: "running pods continue; crashed ones may not be restarted, and manifests may not be read"},
 		}, f.Instance.restart()...)}}
 	case f.Daemon != "":
 		return []Chain{{Text: f.silence(), Reason: cause.DaemonDown, Steps: []Step{
 			{Kind: Cause, Reason: cause.DaemonDown, Text: f.Daemon},
-			{Kind: Next, Text: "what runs goes on, and nobody restarts what ends; no manifest is read"},
+			{Kind: Next, Text: "running pods continue; crashed ones are not restarted, and no manifest is read"},
 			f.Instance.start(),
 		}}}
 	case f.Runtime != "":
-		return []Chain{{Text: "containers cannot be seen", Reason: cause.RuntimeDown, Steps: []Step{
+		return []Chain{{Text: "the runtime does not respond", Reason: cause.RuntimeDown, Steps: []Step{
 			{Kind: Cause, Reason: cause.RuntimeDown, Text: oneLine(f.Runtime)},
-			{Kind: Next, Text: "it is tried again every few seconds; what runs goes on meanwhile, and nothing is changed"},
+			{Kind: Next, Text: "retry every few seconds; running containers continue, and nothing is changed meanwhile"},
 			f.runtimeStep(),
 		}}}
 	}
@@ -161,9 +161,9 @@ func (f Facts) agent() []Chain {
 // input explains a file or URL; ok is false when it has no problem.
 func (f Facts) input(in *model.Input) (c Chain, ok bool) {
 	b := newBuilder(f, Pod{}, Chain{Input: in.Input})
-	goesOn := "nothing of it runs"
+	goesOn := "none of its pods run"
 	if len(in.Pods) > 0 {
-		goesOn = strings.Join(in.Pods, ", ") + " " + goOn(len(in.Pods)) + " by what it said before"
+		goesOn = strings.Join(in.Pods, ", ") + " " + goOn(len(in.Pods)) + " with its last good content"
 	}
 	switch in.State {
 	case model.InputRefused:
@@ -174,31 +174,31 @@ func (f Facts) input(in *model.Input) (c Chain, ok bool) {
 		}
 		b.cause(cause.InputRefused, "", "%s: %s", is, problems(len(in.Errors)))
 		b.chain.Steps[0].Lines = in.Errors
-		b.next(time.Time{}, "it is read again as soon as it changes; until then %s", goesOn)
+		b.next(time.Time{}, "it is re-read as soon as it changes; until then %s", goesOn)
 		if isURL(in.Input) {
-			b.act("correct what the lines above name at the URL")
+			b.act("fix the errors above at the URL")
 		} else {
-			b.act("correct what the lines above name; `monopod validate %s` says whether it is right", in.Input)
+			b.act("fix the errors above, and check with `monopod validate %s`", in.Input)
 		}
 	case model.InputUnreachable:
 		c.Text = in.Input + " cannot be read; " + goesOn
 		b.cause(cause.InputUnreachable, "", "%s", b.unreadText(in))
 		b.chain.Steps[0].Lines = in.Errors
-		b.next(time.Time{}, "it is asked again and again; nothing is removed meanwhile")
+		b.next(time.Time{}, "it is retried; nothing is removed meanwhile")
 		if isURL(in.Input) {
 			b.act("%s", f.placeAdvice(in.Cause))
 		} else {
-			b.act("look whether it exists and can be read: ls -l %s", in.Input)
+			b.act("check that it exists and is readable: ls -l %s", in.Input)
 		}
 	case model.InputConflict:
-		c.Text = in.Input + " defines what another file defines already"
-		b.cause(cause.InputConflict, "", "the first one counts:")
+		c.Text = in.Input + " defines an object that another file already defines"
+		b.cause(cause.InputConflict, "", "the first definition is used:")
 		b.chain.Steps[0].Lines = in.Errors
-		b.next(time.Time{}, "it takes its place when the other one goes")
+		b.next(time.Time{}, "it is used as soon as the other one is removed")
 		if kind, namespace, name, ok := appliedName(in.Input); ok && isApplied(f.Places, in.Input) {
-			b.act("`monopod delete -n %s %s %s` removes what was applied; or remove the other one", namespace, kind, name)
+			b.act("remove the applied object (`monopod delete -n %s %s %s`) or the other one", namespace, kind, name)
 		} else {
-			b.act("give one of them another name, or remove it")
+			b.act("rename or remove one of them")
 		}
 	default:
 		return Chain{}, false
@@ -211,39 +211,39 @@ func (f Facts) input(in *model.Input) (c Chain, ok bool) {
 func (f Facts) placeAdvice(c cause.Cause) string {
 	switch config := inFile(f.Places.Config); c.Fault {
 	case cause.Redirected:
-		return "set the URL" + config + " to where it leads, if that is right"
+		return "set the URL" + config + " to the target of the redirect, if that is correct"
 	case cause.Denied:
-		return "the server runs, but wants another login: look at the headers of the source" + config + " and at the files that they name (has a token expired?)"
+		return "the server requires another login: check the headers of the source" + config + " and the files that they reference (expired token?)"
 	case cause.NotFound:
-		return "the server runs, but has nothing there: correct the URL" + config + ", or put the manifests there"
+		return "the server has nothing at this path: correct the URL" + config + ", or upload the manifests"
 	case cause.CertificateExpired:
-		return "renew the certificate of the server, and look at the clock of this machine (date)"
+		return "renew the certificate of the server, and check the clock of this machine (date)"
 	case cause.CertificateName:
-		return "use a name in the URL" + config + " that the certificate of the server has, or give the server another one"
+		return "use a host name in the URL" + config + " that the certificate of the server contains, or replace the certificate"
 	case cause.CertificateAuthority:
-		return "name a file with the authority of the server's certificate as caFile of the source" + config
+		return "set caFile of the source" + config + " to the CA of the server's certificate"
 	case cause.CertificateRefused:
-		return "the server does not take the certificate of this machine: look at certFile and keyFile of the source" + config
+		return "the server rejects the client certificate: check certFile and keyFile of the source" + config
 	case cause.File:
-		return "correct " + c.Path + ", or what names it" + config
+		return "correct " + c.Path + ", or its path" + config
 	case cause.PlainHTTP:
 		return "the server does not speak TLS: correct the URL" + config
 	case cause.Failing:
-		return "the server runs, but is in trouble: ask who runs it, if it does not pass"
+		return "the server reports an internal error: contact its operator if the error persists"
 	case cause.Lookup:
-		return "look at the network and DNS of this machine (/etc/resolv.conf), and whether the name in the URL is right" + config
+		return "check the network and DNS of this machine (/etc/resolv.conf), and the host name in the URL" + config
 	}
-	return "look whether the server runs and can be reached from this machine, and whether the URL is right" + inFile(f.Places.Config)
+	return "check that the server is running and reachable from this machine, and that the URL" + inFile(f.Places.Config) + " is right"
 }
 
 func (b *builder) unreadText(in *model.Input) string {
 	switch {
 	case !in.FromDisk.IsZero():
-		return fmt.Sprintf("it has not answered since monopod started; what it said%s counts, of which a copy is on the disk:", b.ago(in.FromDisk))
+		return fmt.Sprintf("it has not answered since monopod started; the answer cached%s is used:", b.ago(in.FromDisk))
 	case len(in.Pods) == 0:
 		return "it cannot be read:"
 	}
-	return "it cannot be read now, so its last good content counts:"
+	return "it cannot be read; its last good content is used:"
 }
 
 // appliedName takes the name of a file apart in which something is kept that was applied.
@@ -256,16 +256,16 @@ func appliedName(path string) (kind, namespace, name string, ok bool) {
 
 func goOn(n int) string {
 	if n == 1 {
-		return "goes on"
+		return "continues"
 	}
-	return "go on"
+	return "continue"
 }
 
 func problems(n int) string {
 	if n == 1 {
-		return "one thing is wrong in it"
+		return "1 error"
 	}
-	return fmt.Sprintf("%d things are wrong in it", n)
+	return fmt.Sprintf("%d errors", n)
 }
 
 func isURL(input string) bool { return strings.Contains(input, "://") }
@@ -352,7 +352,7 @@ func isContent(kind string) bool {
 
 // onlyRefused is about a pod that only a refused file has.
 func (f Facts) onlyRefused(key string, o *Object) Chain {
-	c := Chain{Pod: key, Input: fileOf(o.Where), Text: fmt.Sprintf("%s does not run: what is written of it has never been accepted", key), Reason: cause.InputRefused}
+	c := Chain{Pod: key, Input: fileOf(o.Where), Text: fmt.Sprintf("%s does not run: its manifest was never accepted", key), Reason: cause.InputRefused}
 	c.Steps = []Step{{Kind: Wanted, Text: o.Where}, {Kind: Runs, Text: "nothing"}}
 	for i := range f.Inputs {
 		if in, ok := f.input(&f.Inputs[i]); ok && in.Input == c.Input {
@@ -367,12 +367,12 @@ func (f Facts) onlyRefused(key string, o *Object) Chain {
 // chain is about a pod that cannot run here.
 func (u Unfit) chain() Chain {
 	key := u.Namespace + "/" + u.Name
-	return Chain{Pod: key, Text: key + " does not run: this machine cannot run it as it is written", Reason: cause.NotSupported, Steps: []Step{
+	return Chain{Pod: key, Text: key + " does not run: this machine does not support it as written", Reason: cause.NotSupported, Steps: []Step{
 		{Kind: Wanted, Text: "the API server has bound it to this machine"},
 		{Kind: Runs, Text: "nothing"},
 		{Kind: Cause, Reason: cause.NotSupported, Text: u.Text},
-		{Kind: Next, Text: "nothing; the others do not wait for it"},
-		{Kind: Action, Text: "keep it from this machine by a taint or a node selector, or change it, over there"},
+		{Kind: Next, Text: "nothing; other pods are not affected"},
+		{Kind: Action, Text: "in the cluster, change the pod, or keep it off this machine with a taint or a node selector"},
 	}}
 }
 
@@ -383,16 +383,16 @@ const maxListed = 8
 func (f Facts) unknown(key, namespace, name string) Chain {
 	c := Chain{Pod: key, Text: fmt.Sprintf("no source defines a pod %s", key), Reason: cause.UnknownName}
 	if f.Daemon != "" && len(f.Inputs) == 0 { // nobody could be asked, and nothing was found on the disk
-		c.Text, c.Reason = fmt.Sprintf("nothing is known of %s: %s", key, f.silence()), cause.DaemonDown
-		c.Steps = []Step{{Kind: Cause, Reason: cause.DaemonDown, Text: "it is written on no disk that could be read"}}
+		c.Text, c.Reason = fmt.Sprintf("%s is unknown: %s", key, f.silence()), cause.DaemonDown
+		c.Steps = []Step{{Kind: Cause, Reason: cause.DaemonDown, Text: "no readable manifest on disk defines it"}}
 		return c
 	}
-	step := Step{Kind: Cause, Reason: cause.UnknownName, Text: "no manifest of that name has been read"}
+	step := Step{Kind: Cause, Reason: cause.UnknownName, Text: "no manifest with that name has been read"}
 	for i := range f.Inputs {
 		if in := &f.Inputs[i]; in.State != model.InputIgnored {
-			step.Text = "it is in none of these:"
+			step.Text = "it is defined in none of these:"
 			if len(step.Lines) == maxListed {
-				step.Lines = append(step.Lines, "and more (`monopod get sources` lists them)")
+				step.Lines = append(step.Lines, "and more; see `monopod get sources`")
 				break
 			}
 			step.Lines = append(step.Lines, fmt.Sprintf("%s (%s)", in.Input, strings.ToLower(string(in.State))))
@@ -400,7 +400,7 @@ func (f Facts) unknown(key, namespace, name string) Chain {
 	}
 	c.Steps = append(c.Steps, step)
 	if len(f.Pods) == 0 && f.Runtime != "" {
-		c.Steps = append(c.Steps, Step{Kind: Cause, Reason: cause.RuntimeDown, Text: "containers cannot be seen now, so there may be pods that are not known: " + oneLine(f.Runtime)})
+		c.Steps = append(c.Steps, Step{Kind: Cause, Reason: cause.RuntimeDown, Text: "the runtime does not respond, so more pods may exist: " + oneLine(f.Runtime)})
 	}
 	for _, text := range f.guesses(namespace, name) {
 		c.Steps = append(c.Steps, Step{Kind: Action, Text: text})
@@ -413,7 +413,7 @@ func (f Facts) guesses(namespace, name string) []string {
 	var here, everywhere []string
 	for _, p := range sortedPods(f.Pods) {
 		if p.Object.Name == name {
-			return []string{fmt.Sprintf("did you mean %s? Then: monopod why -n %s %s", p.key(), p.Object.Namespace, name)}
+			return []string{fmt.Sprintf("did you mean %s? Run: monopod why -n %s %s", p.key(), p.Object.Namespace, name)}
 		}
 		for _, n := range append([]string{p.Object.Name}, owners(p.Object)...) {
 			everywhere = append(everywhere, n)
@@ -425,7 +425,7 @@ func (f Facts) guesses(namespace, name string) []string {
 	for _, o := range f.Named {
 		if !isContent(o.Kind) {
 			if o.Name == name {
-				return []string{fmt.Sprintf("did you mean %s/%s, which only the refused %s has? Then: monopod why -n %s %s", o.Namespace, name, fileOf(o.Where), o.Namespace, name)}
+				return []string{fmt.Sprintf("did you mean %s/%s, defined in the refused %s? Run: monopod why -n %s %s", o.Namespace, name, fileOf(o.Where), o.Namespace, name)}
 			}
 			here = append(here, o.Name)
 		}
@@ -433,14 +433,14 @@ func (f Facts) guesses(namespace, name string) []string {
 	if guess := cmp.Or(explain.Nearest(name, here), explain.Nearest(name, everywhere)); guess != "" {
 		return []string{fmt.Sprintf("did you mean %s?", guess)}
 	}
-	out := []string{"`monopod get pods` lists the pods there are"}
+	out := []string{"list existing pods with `monopod get pods`"}
 	for i := range f.Inputs {
 		if in := &f.Inputs[i]; in.State == model.InputIgnored && strings.Contains(in.Input, name) {
 			return []string{fmt.Sprintf("%s is ignored: %s", in.Input, strings.Join(in.Errors, "; "))}
 		}
 	}
 	if f.Places.Manifests != "" {
-		out = append(out, "a pod begins to exist when its manifest is put into "+f.Places.Manifests)
+		out = append(out, "to create it, put a manifest into "+f.Places.Manifests)
 	}
 	return out
 }

@@ -195,9 +195,9 @@ func TestInstancesAreStartedAndRestartedByTheirOwnCommand(t *testing.T) {
 		"the service":                  {why.Instance{}, false, []string{"systemctl start monopod"}},
 		"the service hangs":            {why.Instance{}, true, []string{"journalctl -u monopod", "systemctl restart monopod"}},
 		"another configuration":        {why.Instance{Config: "/tmp/c.yaml"}, false, []string{"monopod run --config /tmp/c.yaml"}},
-		"only its socket is known":     {why.Instance{Socket: "/tmp/s"}, false, []string{"with the file that has this socket"}},
+		"only its socket is known":     {why.Instance{Socket: "/tmp/s"}, false, []string{"with the configuration of this socket"}},
 		"its process is known":         {why.Instance{Socket: "/tmp/s", PID: 42}, true, []string{"ls -l /proc/42/fd/2", "kill -9 42"}},
-		"its process is not known":     {why.Instance{Socket: "/tmp/s"}, true, []string{"ss -xlp | grep /tmp/s", "end that process"}},
+		"its process is not known":     {why.Instance{Socket: "/tmp/s"}, true, []string{"ss -xlp | grep /tmp/s", "kill that process"}},
 		"another configuration, hangs": {why.Instance{Config: "/tmp/c.yaml", Socket: "/tmp/s", PID: 7}, true, []string{"monopod run --config /tmp/c.yaml"}},
 	} {
 		a := why.All(why.Facts{Now: now, Daemon: "no answer", Hangs: tt.hangs, Instance: tt.instance})
@@ -213,8 +213,8 @@ func TestInstancesAreStartedAndRestartedByTheirOwnCommand(t *testing.T) {
 func TestListenersAreNamedAsFarAsTheyAreKnown(t *testing.T) {
 	for want, l := range map[string]why.Listener{
 		"nginx (pid 42)": {Name: "nginx", PID: 42},
-		"the process 42": {PID: 42},
-		"a process that cannot be seen from here":       {Name: "nginx"},
+		"process 42": {PID: 42},
+		"a process that monopod cannot see":       {Name: "nginx"},
 		"nginx (pid 42) of container app of pod ns/web": {Name: "nginx", PID: 42, Pod: "ns/web", Container: "app"},
 	} {
 		if got := l.String(); got != want {

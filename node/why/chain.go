@@ -41,7 +41,7 @@ func (w *writer) cause(r cause.Kind, container, format string, args ...any) {
 func (w *writer) act(format string, args ...any) {
 	text := fmt.Sprintf(format, args...)
 	if strings.Contains(text, appliedManifest) {
-		text += "; then apply it again"
+		text += "; then re-apply it"
 	}
 	w.add(Step{Kind: Action, Text: text})
 }
@@ -88,7 +88,7 @@ func (b *builder) retried(what string) {
 func (b *builder) repeated() string {
 	switch n := b.Trouble.Count; {
 	case n > 1:
-		return fmt.Sprintf("; it has failed %d times in a row", n)
+		return fmt.Sprintf("; failed %d times in a row", n)
 	default:
 		return ""
 	}
@@ -199,9 +199,9 @@ func (l Listener) String() string {
 	who := fmt.Sprintf("%s (pid %d)", l.Name, l.PID)
 	switch {
 	case l.PID == 0:
-		who = "a process that cannot be seen from here"
+		who = "a process that monopod cannot see"
 	case l.Name == "":
-		who = fmt.Sprintf("the process %d", l.PID)
+		who = fmt.Sprintf("process %d", l.PID)
 	}
 	if l.Pod != "" {
 		who += fmt.Sprintf(" of container %s of pod %s", l.Container, l.Pod)

@@ -45,12 +45,12 @@ func (e *exit) explain() {
 	e.ending()
 	action := e.deeper()
 	if lines := e.Output[name]; len(lines) > 0 && end.Reason != "StartError" {
-		e.add(Step{Kind: Output, Container: name, Text: "the last lines of container " + name, Lines: lines})
+		e.add(Step{Kind: Output, Container: name, Text: "last lines of container " + name, Lines: lines})
 	} else if end.Message != "" && end.Reason != "StartError" {
-		e.add(Step{Kind: Output, Container: name, Text: "container " + name + " left the message", Lines: printer.TextLines(end.Message)})
+		e.add(Step{Kind: Output, Container: name, Text: "termination message of container " + name, Lines: printer.TextLines(end.Message)})
 	}
 	if st := e.status(name); len(e.Events) > 0 && (e.Trouble.Stopped != "" || st.State.Running != nil) {
-		e.add(Step{Kind: Events, Text: "what happened to the pod last", Lines: e.Events})
+		e.add(Step{Kind: Events, Text: "latest events of the pod", Lines: e.Events})
 	}
 	e.restartNext()
 	e.act("%s", action)
@@ -62,7 +62,7 @@ func (e *exit) ending() {
 	ago := e.ago(end.FinishedAt.Time)
 	again := ""
 	if st := e.status(name); st.RestartCount > 0 {
-		again = "; it has been restarted " + times(int(st.RestartCount))
+		again = "; restarted " + times(int(st.RestartCount))
 	}
 	switch sig, isSignal := signalOf(end.ExitCode); {
 	case end.Reason == "OOMKilled":
@@ -72,11 +72,11 @@ func (e *exit) ending() {
 	case e.Trouble.Container == name && e.Trouble.Stopped != "":
 		e.stopped(ago, again)
 	case isSignal:
-		e.cause(cause.Signaled, name, "container %s was ended%s by %s (exit code %d)%s", name, ago, sig, end.ExitCode, again)
+		e.cause(cause.Signaled, name, "container %s was killed%s by %s (exit code %d)%s", name, ago, sig, end.ExitCode, again)
 	case end.ExitCode == 0:
-		e.cause(cause.Exited, name, "container %s has ended%s with exit code 0: its program does not go on running%s", name, ago, again)
+		e.cause(cause.Exited, name, "container %s exited%s with exit code 0, but should keep running%s", name, ago, again)
 	default:
-		e.cause(cause.Exited, name, "container %s has ended%s with exit code %d%s%s", name, ago, end.ExitCode, exitHint(end.ExitCode), again)
+		e.cause(cause.Exited, name, "container %s exited%s with exit code %d%s%s", name, ago, end.ExitCode, exitHint(end.ExitCode), again)
 	}
 }
 
@@ -89,16 +89,16 @@ func (e *exit) stopped(ago, again string) {
 	case "PostStartHookError":
 		reason, why = cause.Hook, "its postStart hook failed"
 	}
-	e.cause(reason, e.name, "container %s was ended%s by monopod, because %s (exit code %d)%s", e.name, ago, why, e.end.ExitCode, again)
+	e.cause(reason, e.name, "container %s was stopped%s by monopod because %s (exit code %d)%s", e.name, ago, why, e.end.ExitCode, again)
 }
 
 // exitHint is what shells mean by an exit code.
 func exitHint(code int32) string {
 	switch code {
 	case 126:
-		return " (a shell says: found, but not executable)"
+		return " (in a shell: found, but not executable)"
 	case 127:
-		return " (a shell says: command not found)"
+		return " (in a shell: command not found)"
 	}
 	return ""
 }
@@ -124,22 +124,22 @@ func (e *exit) deeper() string {
 		return e.commandNotFound(name, e.Refused[name])
 	case end.Reason == "StartError":
 		e.cause(cause.Start, name, "%s", oneLine(end.Message))
-		return "correct " + field + " in " + e.place() + ", or what it needs of this machine"
+		return "correct " + field + " in " + e.place() + ", or provide what it requires on this machine"
 	}
 	if port, ok := PortTaken(e.Output[name]); ok {
 		return e.portTaken(port)
 	}
 	if l := e.rival(); l != nil && end.ExitCode != 0 {
-		e.cause(cause.HostPortProcess, name, "the port %s of this machine, which the pod names, is taken by %s; that may be why", l.port(), l)
-		return fmt.Sprintf("stop %s, or give the pod another port, in %s", l, e.place())
+		e.cause(cause.HostPortProcess, name, "possible cause: the pod's port %s is in use on this machine by %s", l.port(), l)
+		return fmt.Sprintf("stop %s, or change the port of the pod in %s", l, e.place())
 	}
 	if end.ExitCode == 0 {
-		return fmt.Sprintf("let the program of %s go on running, or set restartPolicy: OnFailure or Never in %s", field, e.place())
+		return fmt.Sprintf("keep the program of %s running, or set restartPolicy: OnFailure or Never in %s", field, e.place())
 	}
 	if len(e.Output[name]) == 0 && end.Message == "" {
-		return fmt.Sprintf("it has printed nothing: look at %s.command and args in %s, and what the program needs", field, e.place())
+		return fmt.Sprintf("it has no output: check %s.command and args in %s, and what the program requires", field, e.place())
 	}
-	return fmt.Sprintf("correct what its last lines name (all of them: %s), in %s or in the image", logs, e.place())
+	return fmt.Sprintf("fix the error in its output (full log: %s), in %s or in the image", logs, e.place())
 }
 
 // rival is a process of others that has a port which the pod names, on the host's network; nil: there is none.
@@ -156,15 +156,15 @@ func (e *exit) rival() *Listener {
 func (e *exit) memory() string {
 	name, field := e.name, e.field
 	if c := e.spec(name); c != nil && !c.Resources.Limits.Memory().IsZero() {
-		e.cause(cause.OutOfMemory, name, "it may have %s (%s.resources.limits.memory)", c.Resources.Limits.Memory(), field)
-		return fmt.Sprintf("raise %s.resources.limits.memory in %s, or have the program use less", field, e.place())
+		e.cause(cause.OutOfMemory, name, "its memory limit is %s (%s.resources.limits.memory)", c.Resources.Limits.Memory(), field)
+		return fmt.Sprintf("raise %s.resources.limits.memory in %s, or reduce the memory usage of the program", field, e.place())
 	}
 	if r := e.Object.Spec.Resources; r != nil && !r.Limits.Memory().IsZero() {
-		e.cause(cause.OutOfMemory, name, "the whole pod may have %s (spec.resources.limits.memory)", r.Limits.Memory())
-		return "raise spec.resources.limits.memory in " + e.place() + ", or have the program use less"
+		e.cause(cause.OutOfMemory, name, "the memory limit of the pod is %s (spec.resources.limits.memory)", r.Limits.Memory())
+		return "raise spec.resources.limits.memory in " + e.place() + ", or reduce the memory usage of the program"
 	}
-	e.cause(cause.OutOfMemory, name, "it has no limit of its own: the memory of this machine ran out")
-	return "free memory on this machine, or give the container that uses it a memory limit"
+	e.cause(cause.OutOfMemory, name, "it has no memory limit: this machine ran out of memory")
+	return "free memory on this machine, or set a memory limit for the container that uses it"
 }
 
 // restartNext says when a container starts again.
@@ -172,13 +172,13 @@ func (e *exit) restartNext() {
 	st := e.status(e.name)
 	switch {
 	case st != nil && st.State.Running != nil:
-		e.next(time.Time{}, "nothing, as long as it goes on running")
+		e.next(time.Time{}, "nothing, as long as it keeps running")
 	case st != nil && st.State.Terminated != nil && e.Trouble.Final:
-		e.next(time.Time{}, "it does not start again (restartPolicy %s) until %s is edited", e.Object.Spec.RestartPolicy, e.place())
+		e.next(time.Time{}, "it is not restarted (restartPolicy %s) until %s is edited", e.Object.Spec.RestartPolicy, e.place())
 	case e.NextTry.IsZero():
-		e.next(time.Time{}, "it starts again at once")
+		e.next(time.Time{}, "it is restarted immediately")
 	default:
-		e.next(e.NextTry, "it starts again %s; the wait doubles with each failure, up to 5 minutes", e.in(e.NextTry))
+		e.next(e.NextTry, "restart %s; the delay doubles with each failure, up to 5 minutes", e.in(e.NextTry))
 	}
 }
 
@@ -186,25 +186,25 @@ func (e *exit) restartNext() {
 func (e *exit) portTaken(port int) string {
 	name := e.name
 	if !e.Object.Spec.HostNetwork {
-		e.cause(cause.HostPortProcess, name, "its output says that an address is in use: another process in the pod has the port%s", numbered(port))
-		return "give one of the pod's programs another port, in " + e.place()
+		e.cause(cause.HostPortProcess, name, "its output reports an address in use: another process in the pod uses%s", numbered(port))
+		return "change the port of one of the pod's programs in " + e.place()
 	}
 	for _, l := range e.Listeners {
 		if port == 0 || l.Port == port {
-			e.cause(cause.HostPortProcess, name, "its output says that an address is in use: port %s of this machine is taken by %s", l.port(), l)
+			e.cause(cause.HostPortProcess, name, "its output reports an address in use: port %s of this machine is used by %s", l.port(), l)
 			if l.Pod != "" {
-				return fmt.Sprintf("give pod %s or this one another port%s", l.Pod, e.placeOfPod(l.Pod))
+				return fmt.Sprintf("change the port of pod %s or of this one%s", l.Pod, e.placeOfPod(l.Pod))
 			}
-			return fmt.Sprintf("stop %s, or have the program use another port, in %s", l, e.place())
+			return fmt.Sprintf("stop %s, or change the port of the program in %s", l, e.place())
 		}
 	}
-	e.cause(cause.HostPortProcess, name, "its output says that an address is in use: the pod is on the host's network, and the port%s is, or was, taken on this machine", numbered(port))
-	return "have the program use another port, in " + e.place() + " (ss -ltnp shows who has which)"
+	e.cause(cause.HostPortProcess, name, "its output reports an address in use: the pod is on the host's network, and%s is or was in use on this machine", numbered(port))
+	return "change the port of the program in " + e.place() + " (ss -ltnp lists the ports in use)"
 }
 
 func numbered(port int) string {
 	if port == 0 {
-		return ""
+		return " the port"
 	}
-	return fmt.Sprintf(" %d", port)
+	return fmt.Sprintf(" port %d", port)
 }

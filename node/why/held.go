@@ -13,22 +13,22 @@ import (
 type heldPod struct{ *builder }
 
 func (h *heldPod) removing() {
-	h.cause(cause.Removing, "", "nobody wants it any more: %s", h.Trouble.Text)
+	h.cause(cause.Removing, "", "it is no longer wanted: %s", h.Trouble.Text)
 	if h.Trouble.Reason == "Teardown" {
 		if h.Trouble.Count == 0 {
-			h.next(time.Time{}, "nothing is to be done, unless this takes minutes")
+			h.next(time.Time{}, "no action is needed unless this takes minutes")
 			return
 		}
-		h.retried("it is tried again")
-		h.act("correct what the message names, such as a file system that is still in use")
+		h.retried("retry")
+		h.act("fix the cause in the message, such as a file system that is still in use")
 		return
 	}
 	switch d := h.Object.DeletionTimestamp; {
 	case d == nil:
 	case !d.After(h.Now):
-		h.next(time.Time{}, "its time to end is over: what still runs is killed; then it is gone")
+		h.next(time.Time{}, "its grace period is over: remaining containers are killed, then it is removed")
 	default:
-		h.next(d.Time, "what still runs then is killed %s", h.in(d.Time))
+		h.next(d.Time, "remaining containers are killed %s", h.in(d.Time))
 	}
 }
 
@@ -38,35 +38,35 @@ func (h *heldPod) held() {
 	case cause.HostPortPod:
 		h.cause(c.Kind, "", "%s%s", m, h.placeOfPod(c.Pod))
 		h.next(time.Time{}, "it starts as soon as the port is free")
-		h.act("give one of the two another hostPort, or remove one of them")
+		h.act("change the hostPort of one of the two, or remove one of them")
 	case cause.UIDConflict:
-		h.cause(c.Kind, "", "metadata.uid %s is that of pod %s%s", c.UID, c.Pod, h.placeOfPod(c.Pod))
+		h.cause(c.Kind, "", "metadata.uid %s is already used by pod %s%s", c.UID, c.Pod, h.placeOfPod(c.Pod))
 		h.next(time.Time{}, "it starts as soon as no other pod has that uid")
-		h.act("remove metadata.uid from %s, which is a copy of the other, or remove the other pod", h.place())
+		h.act("remove the copied metadata.uid from %s, or remove the other pod", h.place())
 	case cause.TooManyPods:
 		h.cause(c.Kind, "", "%s", m)
 		h.next(time.Time{}, "it starts as soon as another pod is removed")
 		h.act("remove a pod, or raise maxPods%s", inFile(h.Places.Config))
 	case cause.Underway:
 		h.cause(c.Kind, "", "%s", m)
-		h.next(time.Time{}, "it starts as soon as that is known, in a moment")
+		h.next(time.Time{}, "it starts as soon as that is known, usually at once")
 	case cause.Drained, cause.ShuttingDown:
 		h.halted()
 	case cause.NodeMismatch:
 		h.cause(c.Kind, "", "%s", m)
-		h.next(time.Time{}, "it starts as soon as its selection, or the labels of this machine, are others")
+		h.next(time.Time{}, "it starts as soon as its node selector and affinity match the labels of this machine")
 		h.act("change nodeSelector or affinity of the pod, or set nodeLabels%s", inFile(h.Places.Config))
 	case cause.UnderPressure:
 		h.cause(c.Kind, "", "%s", m)
 		h.next(time.Time{}, "it starts as soon as the pressure is gone")
-		h.act("give the machine what it lacks; a pod that has to start nevertheless is critical (priorityClassName: system-node-critical)")
+		h.act("free the resource on this machine; a critical pod starts anyway (priorityClassName: system-node-critical)")
 	case cause.OutOfResource:
 		h.cause(c.Kind, "", "%s", m)
-		h.next(time.Time{}, "it starts as soon as enough is given back")
-		h.act("let it request less %s, remove another pod, or give it a priority above that of others (priorityClassName)", c.Resource)
+		h.next(time.Time{}, "it starts as soon as enough is released")
+		h.act("reduce its %s request, remove another pod, or give it a higher priority than others (priorityClassName)", c.Resource)
 	default:
 		h.cause(cause.Held, "", "%s: %s", h.Trouble.Reason, m)
-		h.retried("it goes on")
+		h.retried("it continues")
 	}
 }
 
@@ -78,19 +78,19 @@ func (h *heldPod) halted() {
 	}
 	switch c := h.Trouble.Cause; {
 	case c.Fault == cause.Cordoned:
-		h.cause(cause.Drained, "", "it is not started, because somebody has cordoned this machine")
-		h.next(time.Time{}, "it starts when that is taken back")
-		h.act("`monopod uncordon` lets new pods start")
+		h.cause(cause.Drained, "", "it is not started because this machine is cordoned")
+		h.next(time.Time{}, "it starts after `monopod uncordon`")
+		h.act("run `monopod uncordon` to let new pods start")
 	case c.Kind == cause.Drained:
-		h.cause(cause.Drained, "", "%s, because somebody has drained this machine", verb)
-		h.next(time.Time{}, "nothing, until that is taken back; then it goes on where it was")
-		h.act("`monopod undrain` lets the pods run again")
+		h.cause(cause.Drained, "", "%s because this machine is drained", verb)
+		h.next(time.Time{}, "it resumes after `monopod undrain`")
+		h.act("run `monopod undrain` to let the pods run again")
 	case c.Fault == cause.HandedOver:
-		h.cause(cause.ShuttingDown, "", "%s here, because another agent takes over this machine", verb)
-		h.next(time.Time{}, "that one runs it; monopod ends, and runs it again when the lock file is free")
+		h.cause(cause.ShuttingDown, "", "%s here because another agent takes over this machine", verb)
+		h.next(time.Time{}, "the other agent runs it; this daemon exits, and runs it again once the lock file is released")
 	default:
-		h.cause(cause.ShuttingDown, "", "%s, because the machine is shutting down", verb)
-		h.next(time.Time{}, "it runs again when the machine has started")
+		h.cause(cause.ShuttingDown, "", "%s because the machine is shutting down", verb)
+		h.next(time.Time{}, "it runs again after the machine has booted")
 	}
 }
 
@@ -99,12 +99,12 @@ func (h *heldPod) failed() {
 	case "Evicted", "Preempting":
 		h.evicted()
 	case "DeadlineExceeded":
-		h.cause(cause.Deadline, "", "it ran longer than its spec.activeDeadlineSeconds allows, and was ended%s", h.ago(h.Trouble.At))
-		h.next(time.Time{}, "it does not start again")
-		h.act("raise activeDeadlineSeconds in %s; any edit makes the pod anew", h.place())
+		h.cause(cause.Deadline, "", "it exceeded spec.activeDeadlineSeconds and was stopped%s", h.ago(h.Trouble.At))
+		h.next(time.Time{}, "it is not restarted")
+		h.act("raise activeDeadlineSeconds in %s; any edit recreates the pod", h.place())
 	default:
 		h.cause(cause.PodFailed, "", "%s: %s", h.Trouble.Reason, h.Trouble.Message)
-		h.next(time.Time{}, "it does not start again until %s is edited", h.place())
+		h.next(time.Time{}, "it is not restarted until %s is edited", h.place())
 	}
 }
 
@@ -116,28 +116,28 @@ func (h *heldPod) evicted() {
 	t, pressed := h.Trouble, h.Trouble.Cause.Resource != ""
 	switch {
 	case t.Reason == "Preempting":
-		h.cause(cause.MadeRoom, "", "it was ended%s to make room: %s", h.ago(t.At), t.Message)
+		h.cause(cause.MadeRoom, "", "it was preempted%s: %s", h.ago(t.At), t.Message)
 	case pressed:
-		h.cause(cause.Evicted, "", "it was ended%s because the machine was short of something: %s", h.ago(t.At), t.Message)
+		h.cause(cause.Evicted, "", "it was evicted%s because the machine ran low on a resource: %s", h.ago(t.At), t.Message)
 	default:
-		h.cause(cause.Evicted, "", "it was ended%s because it used too much of the disk: %s", h.ago(t.At), t.Message)
+		h.cause(cause.Evicted, "", "it was evicted%s because it used too much disk space: %s", h.ago(t.At), t.Message)
 	}
 	switch {
 	case h.Object.Annotations[annotationSource] == manifests.SourceAPIServer:
-		h.next(time.Time{}, "it stays Failed, as the API server has been told; a controller makes another pod")
+		h.next(time.Time{}, "it stays Failed, as reported to the API server; its controller creates another pod")
 	case h.Object.Spec.RestartPolicy == corev1.RestartPolicyNever:
-		h.next(time.Time{}, "it does not come back by itself (restartPolicy Never)")
+		h.next(time.Time{}, "it is not recreated (restartPolicy Never)")
 	case h.anyRunning() || h.NextTry.IsZero():
-		h.next(time.Time{}, "what still runs is being stopped; a little later the pod is made again, with empty volumes")
+		h.next(time.Time{}, "remaining containers are being stopped; shortly after, the pod is recreated with empty volumes")
 	default:
-		h.next(h.NextTry, "it is made again %s, with empty volumes", h.in(h.NextTry))
+		h.next(h.NextTry, "it is recreated %s with empty volumes", h.in(h.NextTry))
 	}
 	switch {
 	case t.Reason == "Preempting":
-		h.act("give it a higher priority, or have the others request less")
+		h.act("give it a higher priority, or reduce the requests of the others")
 	case pressed:
-		h.act("have it use less, or request what it needs; the annotation monopod.dev/protected: \"true\" keeps it from being ended")
+		h.act("reduce its usage, or request what it needs; the annotation monopod.dev/protected: \"true\" exempts it from eviction")
 	default:
-		h.act("raise the limit (emptyDir.sizeLimit, or resources.limits.ephemeral-storage) in %s, or have the program write less", h.place())
+		h.act("raise the limit (emptyDir.sizeLimit, or resources.limits.ephemeral-storage) in %s, or reduce what the program writes", h.place())
 	}
 }

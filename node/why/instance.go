@@ -18,7 +18,7 @@ func (i Instance) isService() bool { return i.Config == "" && i.Socket == "" }
 // command is how it is started.
 func (i Instance) command() string {
 	if i.Config == "" {
-		return "`monopod run --config FILE`, with the file that has this socket"
+		return "`monopod run --config FILE`, with the configuration of this socket"
 	}
 	return fmt.Sprintf("`monopod run --config %s`", i.Config)
 }
@@ -36,16 +36,16 @@ func (i Instance) start() Step {
 func (i Instance) restart() []Step {
 	switch {
 	case i.isService():
-		return []Step{{Kind: Action, Text: "look at its log: journalctl -u monopod; then restart it: systemctl restart monopod (running pods continue)"}}
+		return []Step{{Kind: Action, Text: "check its log: journalctl -u monopod; then restart it: systemctl restart monopod (running pods continue)"}}
 	case i.PID == 0:
 		return []Step{
-			{Kind: Action, Text: fmt.Sprintf("find its process (ss -xlp | grep %s), and look at its log", i.Socket)},
-			{Kind: Action, Text: fmt.Sprintf("then end that process, and start it again: %s, or the service that runs it (running pods continue)", i.command())},
+			{Kind: Action, Text: fmt.Sprintf("find its process (ss -xlp | grep %s), and check its log", i.Socket)},
+			{Kind: Action, Text: fmt.Sprintf("then kill that process, and start it again: %s, or the service that runs it (running pods continue)", i.command())},
 		}
 	}
 	return []Step{
-		{Kind: Action, Text: fmt.Sprintf("look at the log of process %d, which has opened %s: ls -l /proc/%d/fd/2 says where its output goes", i.PID, i.Socket, i.PID)},
-		{Kind: Action, Text: fmt.Sprintf("then end it: kill %d, or kill -9 %d if that does nothing; and start it again: %s, or the service that runs it (running pods continue)", i.PID, i.PID, i.command())},
+		{Kind: Action, Text: fmt.Sprintf("check the log of process %d, which listens on %s: ls -l /proc/%d/fd/2 shows where its output goes", i.PID, i.Socket, i.PID)},
+		{Kind: Action, Text: fmt.Sprintf("then stop it: kill %d, or kill -9 %d if that has no effect; and start it again: %s, or the service that runs it (running pods continue)", i.PID, i.PID, i.command())},
 	}
 }
 

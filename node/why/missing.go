@@ -23,13 +23,13 @@ func (m *missingObject) explain() bool {
 		m.lacksKey(c.Object.Kind, c.Object.Name, c.Key)
 	case cause.ClaimUnbound:
 		m.cause(c.Kind, c.Container, "a claim of the pod has no volume: %s", oneLine(c.Detail))
-		m.retried("it is tried again")
+		m.retried("retry")
 		if c.Fault == cause.Unmountable {
 			m.act("mount that volume on the host, and use hostPath in the PersistentVolume")
-			m.act("or remove the PersistentVolume, and volumeName from the claim: the claim gets a directory then")
+			m.act("or remove the PersistentVolume, and volumeName from the claim, which then gets a directory")
 			return true
 		}
-		m.act("define the volume or StorageClass that the message names, or correct the claim")
+		m.act("define the volume or StorageClass in the message, or correct the claim")
 	default:
 		return false
 	}
@@ -38,15 +38,15 @@ func (m *missingObject) explain() bool {
 
 func (m *missingObject) object(reason cause.Kind, kind, name string) {
 	ns := m.Object.Namespace
-	m.cause(reason, m.Trouble.Container, "%s uses the %s %s, which no source defines in namespace %s", m.user(m.Trouble.Container), kind, name, ns)
+	m.cause(reason, m.Trouble.Container, "%s uses %s %s, which no source defines in namespace %s", m.user(m.Trouble.Container), kind, name, ns)
 	var same []string
 	advice := fmt.Sprintf("add a %s named %s in namespace %s to %s (a file of its own is fine)", kind, name, ns, cmp.Or(m.Places.Manifests, "a source"))
 	for _, o := range m.Objects {
 		switch {
 		case o.Kind != kind:
 		case o.Name == name:
-			m.cause(reason, m.Trouble.Container, "there is a %s of that name in namespace %s (%s), but a pod only sees those of its own namespace", kind, o.Namespace, o.Where)
-			advice = fmt.Sprintf("write namespace: %s in %s, or the pod into namespace %s", ns, o.Where, o.Namespace)
+			m.cause(reason, m.Trouble.Container, "a %s of that name exists in namespace %s (%s), but a pod can only use those in its own namespace", kind, o.Namespace, o.Where)
+			advice = fmt.Sprintf("set namespace: %s in %s, or move the pod to namespace %s", ns, o.Where, o.Namespace)
 		case o.Namespace == ns:
 			same = append(same, o.Name)
 		}
@@ -54,12 +54,12 @@ func (m *missingObject) object(reason cause.Kind, kind, name string) {
 	for _, o := range m.Named {
 		if o.Kind == kind && o.Name == name {
 			m.cause(cause.InputRefused, m.Trouble.Container, "%s defines it, but was refused", o.Where)
-			advice = "correct " + fileOf(o.Where) + "; `monopod why` shows what is wrong with it"
+			advice = "correct " + fileOf(o.Where) + "; `monopod why` lists its errors"
 		}
 	}
 	m.waits(kind)
 	if guess := explain.Nearest(name, same); guess != "" {
-		m.act("did you mean %s? Then correct the name in %s", guess, m.place())
+		m.act("did you mean %s? Correct the name in %s", guess, m.place())
 	}
 	m.act("%s", advice)
 }
@@ -70,16 +70,16 @@ func (m *missingObject) lacksKey(kind, name, key string) {
 	if o != nil {
 		where = " (" + o.Where + ")"
 	}
-	m.cause(cause.MissingKey, m.Trouble.Container, "%s uses the key %s of %s %s, which has no such key%s", m.user(m.Trouble.Container), key, kind, name, where)
+	m.cause(cause.MissingKey, m.Trouble.Container, "%s uses key %s of %s %s, which has no such key%s", m.user(m.Trouble.Container), key, kind, name, where)
 	m.waits(kind)
 	if o == nil {
 		m.act("add the key, or correct its name in %s", m.place())
 		return
 	}
 	if guess := explain.Nearest(key, o.Keys); guess != "" {
-		m.act("did you mean %s? Then correct the key in %s", guess, m.place())
+		m.act("did you mean %s? Correct the key in %s", guess, m.place())
 	}
-	m.act("add the key to %s, which has %s", o.Where, cmp.Or(strings.Join(slices.Sorted(slices.Values(o.Keys)), ", "), "none"))
+	m.act("add the key to %s (existing keys: %s)", o.Where, cmp.Or(strings.Join(slices.Sorted(slices.Values(o.Keys)), ", "), "none"))
 }
 
 func (m *missingObject) waits(kind string) {

@@ -29,7 +29,7 @@ func (o *Object) chain(pods []Pod) Chain {
 	switch {
 	case o.Kind == "CronJob":
 		c.Text = fmt.Sprintf("%s is a CronJob and has no pods now", key)
-		c.Steps = append(c.Steps, Step{Kind: Next, Text: command + " says when it runs next"})
+		c.Steps = append(c.Steps, Step{Kind: Next, Text: command + " shows its next run"})
 	case o.Kind == "Service":
 		var selected []string
 		for _, p := range pods {
@@ -46,7 +46,7 @@ func (o *Object) chain(pods []Pod) Chain {
 		c.Steps = append(c.Steps, Step{Kind: Action, Text: command + " shows it"})
 	default:
 		c.Text = fmt.Sprintf("%s is a %s and has no pods now", key, o.Kind)
-		c.Steps = append(c.Steps, Step{Kind: Action, Text: command + " shows how many it is to have, and what became of them"})
+		c.Steps = append(c.Steps, Step{Kind: Action, Text: command + " shows its desired replicas and their state"})
 	}
 	return c
 }

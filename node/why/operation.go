@@ -63,19 +63,19 @@ func doingText(d *model.Doing) string {
 	case "StopContainer", "KillContainer":
 		return "the container runtime is stopping " + who
 	}
-	return "the container runtime is at work on " + who
+	return "the container runtime is processing " + who
 }
 
 // stalled is about an action that does not come to an end: a runtime, a network plug-in or a file server hangs.
 func (o *operation) stalled(d *model.Doing) {
-	o.cause(cause.Stalled, d.Container, "%s, since %s (%s): this takes less than a second on a healthy machine", doingText(d), short(o.Now.Sub(d.Since)), d.Kind)
+	o.cause(cause.Stalled, d.Container, "%s, started %s ago (%s); this takes less than a second on a healthy machine", doingText(d), short(o.Now.Sub(d.Since)), d.Kind)
 	at := d.Since.Add(givenUpAfter)
-	o.next(at, "it is given up %s and tried again; other pods do not wait for it", o.in(at))
+	o.next(at, "it is aborted %s and retried; other pods are not affected", o.in(at))
 	if d.Phase == phaseVolumes {
-		o.act("look for the process that hangs: ps -eo pid,ppid,stat,etime,args | grep -E 'mount|iscsiadm' (D in STAT: it waits for a disk or a file system)")
+		o.act("find the process that hangs: ps -eo pid,ppid,stat,etime,args | grep -E 'mount|iscsiadm' (STAT D: waits for a disk or file system)")
 		return
 	}
-	o.act("look for the process that hangs: ps -eo pid,ppid,stat,etime,args | grep -E 'runc|shim|cni' (D in STAT: it waits for a disk or a file system)")
+	o.act("find the process that hangs: ps -eo pid,ppid,stat,etime,args | grep -E 'runc|shim|cni' (STAT D: waits for a disk or file system)")
 }
 
 // busy adds an operation that takes long, and reports whether there is one.
@@ -84,19 +84,19 @@ func (o *operation) busy() bool {
 	if d == nil {
 		return false
 	}
-	o.cause(cause.Underway, d.Container, "%s, since %s", doingText(d), short(o.Now.Sub(d.Since)))
-	o.next(time.Time{}, "it waits for that, which takes less than a second on a healthy machine; after %s `monopod why` says what to look for", short(slow))
+	o.cause(cause.Underway, d.Container, "%s, started %s ago", doingText(d), short(o.Now.Sub(d.Since)))
+	o.next(time.Time{}, "this takes less than a second on a healthy machine; after %s, `monopod why` shows what to check", short(slow))
 	return true
 }
 
 // endedByOthers is about a container that is about to start again after it was ended though nothing was wrong with it.
 func (o *operation) endedByOthers(name string) {
 	if o.EndedBy[name] == "Reboot" {
-		o.cause(cause.Underway, name, "container %s ended when the machine was restarted", name)
+		o.cause(cause.Underway, name, "container %s exited when the machine rebooted", name)
 	} else {
-		o.cause(cause.Underway, name, "monopod had stopped container %s, as for an edit or a drain; nothing is wrong with it", name)
+		o.cause(cause.Underway, name, "container %s was stopped by monopod, for example for an edit or a drain; the container itself has no problem", name)
 	}
-	o.retried("it is started again")
+	o.retried("restart")
 }
 
 func (o *operation) underway() {
@@ -107,21 +107,21 @@ func (o *operation) underway() {
 		o.cause(cause.Underway, c, "%s", o.Trouble.Text)
 	}
 	for _, p := range o.Pulls {
-		o.cause(cause.Underway, o.Trouble.Container, "%s: %s, since %s", p.Image, units.Progress(p.Done, p.Total), short(o.Now.Sub(p.Since)))
+		o.cause(cause.Underway, o.Trouble.Container, "%s: %s, started %s ago", p.Image, units.Progress(p.Done, p.Total), short(o.Now.Sub(p.Since)))
 	}
 	if st := o.status(o.Trouble.Container); st != nil && st.State.Waiting != nil && st.LastTerminationState.Terminated != nil && o.restartedOften(st) && o.EndedBy[st.Name] == "" {
 		explainExit(o.builder, st.Name)
 		return
 	}
 	if !o.busy() {
-		o.next(time.Time{}, "nothing is wrong: it goes on as soon as that is done")
+		o.next(time.Time{}, "no problem: it continues as soon as that is done")
 	}
 }
 
 // since says for how long an init container has been running.
 func (o *operation) since(container string) string {
 	if st := o.status(container); st != nil && st.State.Running != nil {
-		return ", since " + short(o.Now.Sub(st.State.Running.StartedAt.Time))
+		return ", started " + short(o.Now.Sub(st.State.Running.StartedAt.Time)) + " ago"
 	}
 	return ""
 }

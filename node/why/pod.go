@@ -36,24 +36,26 @@ func (f Facts) pod(p Pod) Chain {
 func (b *builder) headline() string {
 	switch {
 	case b.chain.Fine && b.Object.Status.Phase == corev1.PodSucceeded:
-		return b.key() + " has done its work"
+		return b.key() + " has completed"
 	case b.chain.Fine:
 		return b.key() + " is fine"
 	}
 	state := "is not ready"
 	switch {
 	case b.Daemon != "":
-		state = "cannot be asked about: monopod does not run"
+		state = "has unknown status: " + b.silence()
 	case b.chain.Reason == cause.Removing, b.Trouble.Kind == model.TroubleRemoving:
 		state = "is being removed"
-	case b.chain.Reason == cause.Underway, b.chain.Reason == cause.Updating:
-		state = "is on its way"
+	case b.chain.Reason == cause.Updating, b.chain.Reason == cause.Underway && b.ready():
+		state = "is being updated"
+	case b.chain.Reason == cause.Underway:
+		state = "is starting"
 	case b.Object.Status.Phase == corev1.PodFailed:
 		state = "has failed"
 	case b.chain.Reason == cause.RuntimeDown, b.Trouble.Kind == model.TroubleBlind || b.Object.Status.Phase == corev1.PodUnknown:
-		state = "cannot be seen"
+		state = "has unknown status"
 	case b.ready():
-		state = "is ready, but not all is as it should be"
+		state = "is ready, with problems"
 	}
 	return b.key() + " " + state
 }
@@ -64,12 +66,12 @@ func (b *builder) ready() bool {
 }
 
 func (b *builder) wanted() {
-	text := cmp.Or(b.Where, "by a manifest that is not known any more")
+	text := cmp.Or(b.Where, "a manifest that is no longer known")
 	if b.Revision > 0 {
 		text += fmt.Sprintf(", revision %d", b.Revision)
 	}
 	if of := b.Object.OwnerReferences; len(of) > 0 {
-		text += fmt.Sprintf(", made for %s %s", of[0].Kind, of[0].Name)
+		text += fmt.Sprintf(", created by %s %s", of[0].Kind, of[0].Name)
 	}
 	b.add(Step{Kind: Wanted, Text: text})
 }
@@ -83,7 +85,7 @@ func (b *builder) runs() {
 		if st.State.Running == nil {
 			continue
 		}
-		text := fmt.Sprintf("%s (%s, since %s)", st.Name, st.Image, short(b.Now.Sub(st.State.Running.StartedAt.Time)))
+		text := fmt.Sprintf("%s (%s, running for %s)", st.Name, st.Image, short(b.Now.Sub(st.State.Running.StartedAt.Time)))
 		if st.RestartCount > 0 {
 			text = strings.TrimSuffix(text, ")") + ", restarted " + times(int(st.RestartCount)) + ")"
 		}
@@ -95,7 +97,7 @@ func (b *builder) runs() {
 	}
 	switch {
 	case b.Object.Status.Phase == corev1.PodUnknown && len(running) == 0:
-		b.add(Step{Kind: Runs, Text: "not known: containers cannot be seen now"})
+		b.add(Step{Kind: Runs, Text: "unknown: the runtime does not respond"})
 	case len(running) == 0:
 		b.add(Step{Kind: Runs, Text: "nothing"})
 	case len(running) < lasting:
@@ -111,8 +113,8 @@ func (b *builder) damaged() {
 		return
 	}
 	b.cause(cause.NetworkDamaged, "", "%s", oneLine(b.NetworkDamaged))
-	b.next(time.Time{}, "the repair is tried again every 10 s, and as soon as something changes")
-	b.act("undo what the message names on this machine, or take the manifest away and put it back, which makes the pod again")
+	b.next(time.Time{}, "the repair is retried every 10 s, and as soon as something changes")
+	b.act("undo the change in the message on this machine, or remove the manifest and add it again, which recreates the pod")
 }
 
 // causes adds the causes.
@@ -156,9 +158,9 @@ func (b *builder) causes() {
 		b.waiting()
 		(&failedProbe{builder: b}).explain()
 	case model.TroubleResize:
-		b.cause(cause.Resize, "", "its resources are not changed yet: %s", b.Trouble.Message)
-		b.retried("it is tried again")
-		b.act("give the container a limit above what it uses now, or restart it")
+		b.cause(cause.Resize, "", "its resources are not resized yet: %s", b.Trouble.Message)
+		b.retried("retry")
+		b.act("set a limit above the current usage of the container, or restart it")
 	case model.TroubleKept:
 		b.cause(cause.Kept, "", "%s", b.Trouble.Text)
 		b.next(time.Time{}, "it follows its manifest again as soon as its source can be read")
@@ -182,11 +184,11 @@ func (b *builder) rolledBack() {
 	b.next(time.Time{}, "nothing, until the manifest changes")
 	switch {
 	case r.Culprit != "":
-		b.act("correct the manifest of pod %s: an edit of any pod of the group has all of them tried again (`monopod why -n %s %s`)", r.Culprit, b.Object.Namespace, r.Culprit)
+		b.act("correct the manifest of pod %s (`monopod why -n %s %s`); an edit of any pod of the group retries all of them", r.Culprit, b.Object.Namespace, r.Culprit)
 	case r.ByHand:
-		b.act("`monopod rollback -n %s pod %s --to %d` goes forward again, and so does an edit of %s", b.Object.Namespace, b.Object.Name, r.Wanted, b.place())
+		b.act("to go forward again, run `monopod rollback -n %s pod %s --to %d` or edit %s", b.Object.Namespace, b.Object.Name, r.Wanted, b.place())
 	default:
-		b.act("correct %s, which is tried as a new revision; `monopod history -n %s %s` shows what went wrong", b.place(), b.Object.Namespace, b.Object.Name)
+		b.act("correct %s, which becomes a new revision; `monopod history -n %s %s` shows what failed", b.place(), b.Object.Namespace, b.Object.Name)
 	}
 }
 
@@ -204,7 +206,7 @@ func (b *builder) updating() {
 		return
 	}
 	b.cause(cause.Updating, "", "%s", b.Update)
-	b.next(time.Time{}, "it goes on by itself; `monopod history -n %s %s` shows how it went", b.Object.Namespace, b.Object.Name)
+	b.next(time.Time{}, "it continues automatically; `monopod history -n %s %s` shows its progress", b.Object.Namespace, b.Object.Name)
 }
 
 // lastSeen adds that a healthy pod cannot be observed any longer.
@@ -212,19 +214,19 @@ func (b *builder) lastSeen() {
 	if b.Runtime == "" || b.chain.Reason != "" {
 		return
 	}
-	b.cause(cause.RuntimeDown, "", "it was fine when it was seen last; now containers cannot be seen: %s", oneLine(b.Runtime))
-	b.next(time.Time{}, "it is looked at as soon as that is over; what runs goes on")
+	b.cause(cause.RuntimeDown, "", "it was fine when last observed; now the runtime does not respond: %s", oneLine(b.Runtime))
+	b.next(time.Time{}, "its status is updated as soon as the runtime responds; running containers continue")
 	b.runtimeAdvice()
 }
 
 // remembered adds what the disk has about the pod while no daemon runs.
 func (b *builder) remembered() {
-	b.cause(cause.DaemonDown, "", "%s, so nobody knows how the pod is now", b.silence())
+	b.cause(cause.DaemonDown, "", "%s, so the status of the pod is unknown", b.silence())
 	if len(b.Events) > 0 {
-		b.add(Step{Kind: Events, Text: "what was written down of it last", Lines: b.Events})
+		b.add(Step{Kind: Events, Text: "latest recorded events", Lines: b.Events})
 	}
 	for _, name := range slices.Sorted(maps.Keys(b.Output)) {
-		b.add(Step{Kind: Output, Container: name, Text: "the last lines of container " + name, Lines: b.Output[name]})
+		b.add(Step{Kind: Output, Container: name, Text: "last lines of container " + name, Lines: b.Output[name]})
 	}
 }
 
@@ -233,23 +235,23 @@ func (b *builder) quiet() {
 	switch {
 	case b.Trouble.Text != "":
 		b.cause(cause.Other, "", "%s", b.Trouble.Text)
-		b.retried("it is tried again")
+		b.retried("retry")
 	case b.Object.Status.Phase == corev1.PodUnknown:
-		b.cause(cause.RuntimeDown, "", "%s", cmp.Or(oneLine(b.Runtime), "it has not been looked at yet"))
-		b.next(time.Time{}, "it is looked at as soon as that is over; what runs goes on")
+		b.cause(cause.RuntimeDown, "", "%s", cmp.Or(oneLine(b.Runtime), "it has not been observed yet"))
+		b.next(time.Time{}, "its status is updated as soon as the runtime responds; running containers continue")
 		b.runtimeAdvice()
 	case b.Object.Status.Phase == corev1.PodSucceeded:
-		b.next(time.Time{}, "it has ended with success; it does not start again")
+		b.next(time.Time{}, "it completed successfully and is not restarted")
 	case !b.ready():
 		b.gates()
 	case b.LogsDropped != "":
-		b.cause(cause.LogsDropped, "", "it runs, but %s", b.LogsDropped)
-		b.next(time.Time{}, "as soon as its log file can be written again it is, and tells how much is missing")
-		b.act("make room on the disk (df -h shows where), or give logs less: containerLogMaxSize, podLogsMaxSize")
+		b.cause(cause.LogsDropped, "", "it is running, but %s", b.LogsDropped)
+		b.next(time.Time{}, "logging resumes as soon as its log file can be written; the log then states how much is missing")
+		b.act("free disk space (see df -h), or lower containerLogMaxSize or podLogsMaxSize")
 	case b.NotMirrored != "":
-		b.cause(cause.NotMirrored, "", "it runs, but the API server does not show it as it is: %s", b.NotMirrored)
-		b.next(time.Time{}, "it is tried again after 1 s to 1 min; nothing here waits for it")
-		b.act("change what that API server refuses there, or the manifest; see monopod events")
+		b.cause(cause.NotMirrored, "", "it is running, but the API server does not show its current status: %s", b.NotMirrored)
+		b.next(time.Time{}, "retry after 1 s to 1 min; nothing on this machine waits for it")
+		b.act("change the policy of the API server, or the manifest; see monopod events")
 	default:
 		b.restarted()
 	}
@@ -258,12 +260,12 @@ func (b *builder) quiet() {
 // gates is about a pod that only its readiness gates keep from being ready.
 func (b *builder) gates() {
 	if c := b.condition(corev1.PodReady); c != nil && c.Reason == "ReadinessGatesNotReady" {
-		b.cause(cause.Gate, "", "its containers are ready, but spec.readinessGates wants conditions that a controller of a cluster sets, and there is none here")
+		b.cause(cause.Gate, "", "its containers are ready, but spec.readinessGates requires conditions that only a controller in a cluster sets")
 		b.act("remove readinessGates from %s", b.place())
 		return
 	}
 	b.cause(cause.Underway, "", "it is about to become ready")
-	b.next(time.Time{}, "nothing is to be done")
+	b.next(time.Time{}, "no action is needed")
 }
 
 // restarted adds a container that runs, but has only just been restarted.
@@ -275,24 +277,24 @@ func (b *builder) restarted() {
 		if st.State.Running == nil || last == nil || last.ExitCode == 0 || b.EndedBy[st.Name] != "" || b.Now.Sub(st.State.Running.StartedAt.Time) > settled {
 			continue
 		}
-		b.cause(cause.Restarted, st.Name, "container %s has only been running for %s again", st.Name, short(b.Now.Sub(st.State.Running.StartedAt.Time)))
+		b.cause(cause.Restarted, st.Name, "container %s was restarted only %s ago", st.Name, short(b.Now.Sub(st.State.Running.StartedAt.Time)))
 		explainExit(b, st.Name)
 		return
 	}
 }
 
 func (b *builder) blind() {
-	b.cause(cause.RuntimeDown, "", "containerd cannot be asked: %s", oneLine(b.Trouble.Message))
-	b.add(Step{Kind: Next, Text: "it is asked again and again; what runs goes on meanwhile", At: b.NextTry})
+	b.cause(cause.RuntimeDown, "", "containerd does not respond: %s", oneLine(b.Trouble.Message))
+	b.add(Step{Kind: Next, Text: "it is retried; running containers continue meanwhile", At: b.NextTry})
 	b.runtimeAdvice()
 }
 
 // runtimeStep is what to do about a containerd that does not answer.
 func (f Facts) runtimeStep() Step {
 	if f.Places.Endpoint != "" {
-		return Step{Kind: Action, Text: fmt.Sprintf("look whether containerd runs and answers on %s (systemctl status containerd)", f.Places.Endpoint)}
+		return Step{Kind: Action, Text: fmt.Sprintf("check that containerd is running and responds on %s (systemctl status containerd)", f.Places.Endpoint)}
 	}
-	return Step{Kind: Action, Text: "look into " + f.Instance.log() + " and whether the disk is full (df -h)"}
+	return Step{Kind: Action, Text: "check " + f.Instance.log() + ", and whether the disk is full (df -h)"}
 }
 
 func (b *builder) runtimeAdvice() { b.add(b.runtimeStep()) }
@@ -301,7 +303,7 @@ func (b *builder) runtimeAdvice() { b.add(b.runtimeStep()) }
 func (b *builder) placeOfPod(key string) string {
 	for i := range b.Pods {
 		if b.Pods[i].key() == key && b.Pods[i].Where != "" {
-			return ", which is written in " + b.Pods[i].Where
+			return " (defined in " + b.Pods[i].Where + ")"
 		}
 	}
 	return ""
@@ -321,7 +323,7 @@ func (b *builder) anyRunning() bool {
 // waiting puts in front that the containers of the pod wait for an init container.
 func (b *builder) waiting() {
 	if c := b.Trouble.Container; c != "" && b.isInit(c) && !b.anyRegular() {
-		b.cause(cause.InitContainer, "", "its containers wait for the init container %s", c)
+		b.cause(cause.InitContainer, "", "its containers wait for init container %s", c)
 	}
 }
 
@@ -339,10 +341,10 @@ func (b *builder) edit() {
 		if in.State != model.InputRefused || !slices.Contains(in.Pods, b.key()) {
 			continue
 		}
-		b.cause(cause.InputRefused, "", "%s was edited%s and refused, so the pod goes on by what it said before", in.Input, b.ago(in.Since))
+		b.cause(cause.InputRefused, "", "%s was edited%s and refused; the pod continues with its last good content", in.Input, b.ago(in.Since))
 		b.chain.Steps[len(b.chain.Steps)-1].Lines = in.Errors
-		b.next(time.Time{}, "the file is read again as soon as it is saved")
-		b.act("correct what the lines above name; `monopod validate %s` says whether it is right", in.Input)
+		b.next(time.Time{}, "the file is re-read as soon as it is saved")
+		b.act("fix the errors above, and check with `monopod validate %s`", in.Input)
 	}
 }
 

@@ -60,7 +60,7 @@ func (p *failedProbe) served(container string) {
 	case len(ports) > 0:
 		p.cause(cause.ProbeFailed, container, "nothing listens there: the programs of the pod listen on %s", strings.Join(ports, ", "))
 	case len(local) > 0:
-		p.cause(cause.ProbeFailed, container, "nothing listens there: the programs of the pod listen on %s only, where nobody outside of the pod can ask", strings.Join(local, ", "))
+		p.cause(cause.ProbeFailed, container, "nothing listens there: the programs of the pod listen on %s only, which is not reachable from outside the pod", strings.Join(local, ", "))
 	default:
 		p.cause(cause.ProbeFailed, container, "nothing listens there now")
 	}
@@ -72,14 +72,14 @@ func (p *failedProbe) probeNext() {
 	case "Liveness":
 		consequence = "the container is restarted"
 	case "Startup":
-		consequence = "the container counts as started when it succeeds, and is restarted when it has failed too often"
+		consequence = "the container counts as started once it succeeds, and is restarted after too many failures"
 	}
 	if p.Trouble.Stopping {
-		p.next(time.Time{}, "the container is being stopped, and started again after that")
+		p.next(time.Time{}, "the container is being stopped, and then restarted")
 		return
 	}
 	if p.probe != nil && !p.probe.Next.IsZero() {
-		p.next(p.probe.Next, "it is asked again %s; %s", p.in(p.probe.Next), consequence)
+		p.next(p.probe.Next, "next probe %s; %s", p.in(p.probe.Next), consequence)
 		return
 	}
 	p.next(time.Time{}, "%s", consequence)
@@ -90,17 +90,17 @@ func (p *failedProbe) probeAdvice(field string, silent bool, fault cause.Fault) 
 	place := " in " + p.place()
 	switch {
 	case fault == cause.Refused:
-		return "correct " + field + ".port" + place + " to a port that the program serves, have it listen on all addresses, or give it more time (initialDelaySeconds)"
+		return "set " + field + ".port" + place + " to a port that the program serves, make the program listen on all addresses, or allow more time (initialDelaySeconds)"
 	case fault == cause.NotFound:
-		return "the program does not know that path: correct " + field + ".path" + place
+		return "the program does not serve that path: correct " + field + ".path" + place
 	case fault == cause.TimedOut:
-		return "raise timeoutSeconds of the probe" + place + ", or find out why the program answers slowly"
+		return "raise timeoutSeconds of the probe" + place + ", or find out why the program is slow"
 	case fault == cause.NoProgram:
-		return "the command of the probe does not exist in the image, or what it asks for does not: correct " + field + place
+		return "the command of the probe, or a file that it uses, does not exist in the image: correct " + field + place
 	case silent:
-		return "give it time; if it does not come, compare " + field + place + " with what the program serves"
+		return "wait; if it does not succeed, compare " + field + place + " with what the program serves"
 	}
-	return "see what the program says (monopod logs -n " + p.Object.Namespace + " " + p.Object.Name + " -c " + p.Trouble.Container + "), or correct " + field + place
+	return "check the output of the program (monopod logs -n " + p.Object.Namespace + " " + p.Object.Name + " -c " + p.Trouble.Container + "), or correct " + field + place
 }
 
 func (p *failedProbe) probeOf(container, kind string) *model.Probe {

@@ -19,7 +19,7 @@ func (s *failedStep) explain() {
 	case (&missingObject{s.builder}).explain(), s.mount(), s.network(), s.create():
 	case c.Kind == cause.Hook:
 		s.cause(cause.Hook, c.Container, "the postStart hook of container %s failed: %s", c.Container, oneLine(c.Detail))
-		s.retried("the container is started again")
+		s.retried("restart")
 		s.act("correct %s.lifecycle.postStart in %s", s.field(c.Container), s.place())
 	default:
 		kind, who := cause.Start, "the pod"
@@ -29,9 +29,9 @@ func (s *failedStep) explain() {
 		if c.Container != "" {
 			who = "container " + c.Container
 		}
-		s.cause(kind, c.Container, "%s cannot be made (%s): %s", who, s.Trouble.Reason, oneLine(c.Detail))
-		s.retried("it is tried again")
-		s.act("correct %s in %s, or what it needs of this machine", s.field(c.Container), s.place())
+		s.cause(kind, c.Container, "%s cannot be created (%s): %s", who, s.Trouble.Reason, oneLine(c.Detail))
+		s.retried("retry")
+		s.act("correct %s in %s, or provide what it requires on this machine", s.field(c.Container), s.place())
 	}
 }
 
@@ -41,16 +41,16 @@ func (s *failedStep) profile() {
 	p := c.Object
 	what := map[string]string{cause.Seccomp: "seccomp profile", cause.AppArmor: "AppArmor profile"}[p.Kind]
 	if c.Fault == cause.NotFound {
-		s.cause(c.Kind, c.Container, "container %s asks for the %s %s, which this machine does not have", c.Container, what, p.Name)
+		s.cause(c.Kind, c.Container, "container %s uses %s %s, which does not exist on this machine", c.Container, what, p.Name)
 	} else {
-		s.cause(c.Kind, c.Container, "container %s asks for the %s %s, which cannot be used: %s", c.Container, what, p.Name, oneLine(c.Detail))
+		s.cause(c.Kind, c.Container, "container %s uses %s %s, which cannot be used: %s", c.Container, what, p.Name, oneLine(c.Detail))
 	}
-	s.retried("it is tried again")
+	s.retried("retry")
 	switch {
 	case p.Kind == cause.AppArmor:
-		s.act("load it: apparmor_parser --replace FILE (/sys/kernel/security/apparmor/profiles lists those that are loaded)")
+		s.act("load it: apparmor_parser --replace FILE (loaded profiles: /sys/kernel/security/apparmor/profiles)")
 	case c.Fault == cause.NotFound:
-		s.act("put the file there, or correct localhostProfile in %s", s.place())
+		s.act("create the file, or correct localhostProfile in %s", s.place())
 	default:
 		s.act("correct that file, or localhostProfile in %s", s.place())
 	}
@@ -67,15 +67,15 @@ func (s *failedStep) create() bool {
 	case cause.CommandNotFound:
 		action := s.commandNotFound(c.Container, c)
 		s.act("%s", action)
-		s.retried("it is tried again")
+		s.retried("retry")
 	case cause.NonRoot:
 		s.cause(c.Kind, c.Container, "%s must not run as root (runAsNonRoot), but would: %s", who, oneLine(c.Detail))
-		s.retried("it is tried again")
-		s.act("set %s.securityContext.runAsUser to a number such as 65532 in %s, or take an image with a numeric user", s.field(c.Container), s.place())
+		s.retried("retry")
+		s.act("set %s.securityContext.runAsUser to a number such as 65532 in %s, or use an image with a numeric user", s.field(c.Container), s.place())
 	case cause.NoSpace:
 		s.cause(c.Kind, c.Container, "the disk is full: %s", oneLine(c.Detail))
-		s.retried("it is tried again")
-		s.act("make room on the disk (df -h shows where)")
+		s.retried("retry")
+		s.act("free disk space (see df -h)")
 	default:
 		return false
 	}
@@ -93,10 +93,10 @@ func (b *builder) commandNotFound(container string, c cause.Cause) string {
 	}
 	why := "does not exist in " + image
 	if c.Fault == cause.NotExecutable {
-		why = "may not be executed in " + image
+		why = "is not executable in " + image
 	}
 	b.cause(cause.CommandNotFound, container, "container %s cannot be started: the program %q %s", container, c.Program, why)
-	return fmt.Sprintf("correct %s in %s: write the path of a program that the image has, or leave command out to run the image's own", where, b.place())
+	return fmt.Sprintf("correct %s in %s: set the path of a program in the image, or omit command to run the default of the image", where, b.place())
 }
 
 // network is about CNI and host ports, and reports whether the cause is one of those.
@@ -106,21 +106,21 @@ func (s *failedStep) network() bool {
 	advice := ""
 	switch c.Kind {
 	case cause.PodCIDR:
-		s.cause(c.Kind, "", "the pods' network cannot be made: %s", text)
+		s.cause(c.Kind, "", "the pod network cannot be created: %s", text)
 		advice = "set podCIDR" + config + " to a subnet that nothing on this machine uses, such as 10.213.0.0/16, and restart monopod"
 	case cause.CNIPlugin:
-		s.cause(c.Kind, "", "the pods' network cannot be made: %s", text)
-		advice = "install the plugin (apt install containernetworking-plugins), or name its directory in cniBinDirs" + config
+		s.cause(c.Kind, "", "the pod network cannot be created: %s", text)
+		advice = "install the plugin (apt install containernetworking-plugins), or add its directory to cniBinDirs" + config
 	case cause.Network:
-		s.cause(c.Kind, "", "the pod's network cannot be set up: %s", text)
-		advice = "correct what the message names; with hostNetwork: true the pod needs no network of its own"
+		s.cause(c.Kind, "", "the pod network cannot be set up: %s", text)
+		advice = "fix the cause in the message; with hostNetwork: true, the pod needs no network of its own"
 	case cause.HostPortPod, cause.HostPortProcess: // a pod of another monopod, or a process of this machine
 		s.cause(c.Kind, "", "%s", text)
-		advice = "give the pod another hostPort in " + s.place() + ", or stop what holds the port"
+		advice = "give the pod another hostPort in " + s.place() + ", or stop the process that uses the port"
 	default:
 		return false
 	}
-	s.retried("it is tried again")
+	s.retried("retry")
 	s.act("%s", advice)
 	return true
 }
@@ -129,13 +129,13 @@ func (s *failedStep) network() bool {
 func (s *failedStep) mount() bool {
 	switch c := s.Trouble.Cause; c.Kind {
 	case cause.HostPath:
-		s.cause(c.Kind, c.Container, "the hostPath %s of this machine is not %s", c.Path, c.Expected)
-		s.retried("it is tried again")
-		s.act("make it on this machine, correct the path, or write type: DirectoryOrCreate (or FileOrCreate) in %s", s.place())
+		s.cause(c.Kind, c.Container, "hostPath %s on this machine is not %s", c.Path, c.Expected)
+		s.retried("retry")
+		s.act("create it on this machine, correct the path, or set type: DirectoryOrCreate (or FileOrCreate) in %s", s.place())
 	case cause.Mount:
-		s.cause(c.Kind, c.Container, "a volume cannot be had: %s", oneLine(c.Detail))
-		s.retried("it is tried again")
-		s.act("correct spec.volumes in %s, or what it needs of this machine", s.place())
+		s.cause(c.Kind, c.Container, "a volume cannot be mounted: %s", oneLine(c.Detail))
+		s.retried("retry")
+		s.act("correct spec.volumes in %s, or provide what it requires on this machine", s.place())
 	default:
 		return false
 	}

@@ -98,7 +98,7 @@ func unready(p *why.Pod) {
 	p.Object.Status.ContainerStatuses[0].Ready = false
 }
 
-// waits: nothing of it runs.
+// waits: none of its pods run.
 func waits(reason string) change {
 	return func(p *why.Pod) {
 		unready(p)
@@ -134,7 +134,7 @@ func ended(code int32, reason, message string, lines ...string) change {
 	}
 }
 
-// gone: nothing of it runs, and nothing more is known.
+// gone: none of its pods run, and nothing more is known.
 func gone(p *why.Pod) { p.Object.Status = corev1.PodStatus{Phase: corev1.PodPending} }
 
 func addressed(p *why.Pod) { p.Object.Status.PodIPs = []corev1.PodIP{{IP: "10.0.0.2"}} }
@@ -236,18 +236,18 @@ func objects(all ...why.Object) func(*why.Facts) {
 
 func TestWhatToDoAboutAPlaceThatCannotBeRead(t *testing.T) {
 	for c, want := range map[cause.Cause]string{
-		{Fault: cause.Redirected}:                 "set the URL in /etc/monopod/config.yaml to where it leads",
+		{Fault: cause.Redirected}:                 "set the URL in /etc/monopod/config.yaml to the target of the redirect",
 		{Fault: cause.Denied}:                     "headers of the source in /etc/monopod/config.yaml",
-		{Fault: cause.NotFound}:                   "has nothing there: correct the URL",
-		{Fault: cause.Failing}:                    "ask who runs it",
-		{Fault: cause.File, Path: "/etc/x/token"}: "correct /etc/x/token, or what names it in",
-		{Fault: cause.CertificateAuthority}:       "as caFile of the source",
-		{Fault: cause.CertificateName}:            "use a name in the URL",
-		{Fault: cause.CertificateExpired}:         "look at the clock",
-		{Fault: cause.CertificateRefused}:         "look at certFile and keyFile",
+		{Fault: cause.NotFound}:                   "has nothing at this path: correct the URL",
+		{Fault: cause.Failing}:                    "contact its operator",
+		{Fault: cause.File, Path: "/etc/x/token"}: "correct /etc/x/token, or its path in",
+		{Fault: cause.CertificateAuthority}:       "set caFile of the source",
+		{Fault: cause.CertificateName}:            "use a host name in the URL",
+		{Fault: cause.CertificateExpired}:         "check the clock",
+		{Fault: cause.CertificateRefused}:         "check certFile and keyFile",
 		{Fault: cause.PlainHTTP}:                  "does not speak TLS",
 		{Fault: cause.Lookup}:                     "/etc/resolv.conf",
-		{}:                                        "look whether the server runs",
+		{}:                                        "check that the server is running",
 	} {
 		in := model.Input{Input: "https://fleet/x", State: "Unreachable", Errors: []string{"text"}, Cause: c}
 		f := why.Facts{Now: now, Places: why.Places{Config: "/etc/monopod/config.yaml"}, Inputs: []model.Input{in}}
@@ -480,7 +480,7 @@ func TestEachCauseHasItsChain(t *testing.T) {
 func TestWhatARefusedAnswerNamesIsKnown(t *testing.T) {
 	named := []why.Object{{Kind: "Pod", Namespace: "shop", Name: "web", Where: "https://fleet/x:32"}}
 	in := model.Input{Input: "https://fleet/x", State: "Refused", Errors: []string{"https://fleet/x:32:5: pod shop/web: no"}}
-	if a := why.One(why.Facts{Now: now, Inputs: []model.Input{in}, Named: named}, "shop", "web"); a.Chains[0].Reason != cause.InputRefused || !strings.Contains(a.Text, "never been accepted") {
+	if a := why.One(why.Facts{Now: now, Inputs: []model.Input{in}, Named: named}, "shop", "web"); a.Chains[0].Reason != cause.InputRefused || !strings.Contains(a.Text, "never accepted") {
 		t.Errorf("%+v", a)
 	}
 }

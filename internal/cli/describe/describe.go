@@ -150,7 +150,7 @@ func (d *description) head(pod *corev1.Pod, inputs []model.Input) {
 	d.field("Why", pod.Annotations[node.AnnotationWhy])
 	var pulls []string
 	for _, p := range d.pulls {
-		pulls = append(pulls, fmt.Sprintf("%s: %s, since %s", p.Image, units.Progress(p.Done, p.Total), units.Ago(p.Since, d.now)))
+		pulls = append(pulls, fmt.Sprintf("%s: %s, started %s ago", p.Image, units.Progress(p.Done, p.Total), units.Ago(p.Since, d.now)))
 	}
 	d.list("Pulling", pulls)
 	d.field("Next Try", d.nextTry(pod.Annotations[node.AnnotationNextTry]))

@@ -297,7 +297,7 @@ func definedTwice(objects []*pushed) []*manifests.Error {
 	var errs []*manifests.Error
 	for _, p := range objects {
 		if was := first[p.ID]; was != nil && p.Pod == nil {
-			errs = append(errs, p.Refuse("is already defined at "+verdict.Place(was.Origin()), "give one of them another name, or remove it"))
+			errs = append(errs, p.Refuse("is already defined at "+verdict.Place(was.Origin()), "rename or remove one of them"))
 			continue
 		}
 		first[p.ID] = p

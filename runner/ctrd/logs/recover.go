@@ -65,7 +65,7 @@ func (c *Collector) recoverOne(e fs.DirEntry) error {
 		return fmt.Errorf("%s is damaged: %.100q", metaName, b)
 	}
 	if m.Boot != "" && c.boot != "" && m.Boot != c.boot {
-		return os.RemoveAll(dir) // nothing of it runs
+		return os.RemoveAll(dir) // none of its pods run
 	}
 	_, _, err = c.Attach(id, m.LogPath)
 	return err
