@@ -135,7 +135,7 @@ func hostileManifests() []struct{ name, text, want string } {
 		{"one key under many paths", config + "\n---\n" + hostilePod(`,"volumeMounts":[{"name":"v","mountPath":"/v"}]`, `,"volumes":[{"name":"v","configMap":{"name":"big","items":[`+strings.Join(paths, ",")+`]}}]`), "pod more than 32 MiB"},
 		{"replicas", hostileWorkload("Deployment", `"replicas":1000000000`), "spec.replicas"},
 		{"pods of a StatefulSet", hostileWorkload("StatefulSet", `"serviceName":"s","replicas":1000000000`), "spec.replicas"},
-		{"a billion laughs", laughs, "aliases stand for more than"},
+		{"a billion laughs", laughs, "aliases expand to more than"},
 		{"a file of one size", strings.Repeat("#", 11<<20), "MiB"},
 		{"objects without end", strings.Repeat("{\"kind\":\"Namespace\",\"apiVersion\":\"v1\"}\n", 25_000), "more than 20000 objects"},
 		{"brackets without end", strings.Repeat("[", 9<<20), "lines, commas and brackets"},

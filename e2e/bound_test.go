@@ -78,7 +78,7 @@ func TestPodsThatTheAPIServerBindsHere(t *testing.T) {
 	refused := func() {
 		t.Helper()
 		saysWhy(t, s, "disk", "NotSupported", "monopod cannot run this pod: spec.volumes[2].csi: not supported")
-		saysWhy(t, s, "taken", "NameTaken", "a manifest on node e2e has a pod of this name")
+		saysWhy(t, s, "taken", "NameTaken", "a manifest on node e2e already defines a pod of this name")
 		if out, err := in.run("why", "disk"); err != nil || !strings.Contains(out, "spec.volumes[2].csi: not supported") {
 			t.Errorf("why disk: %v\n%s", err, out)
 		}

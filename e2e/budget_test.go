@@ -150,7 +150,7 @@ func TestBudget(t *testing.T) {
 grep ' cgroup2\? ' /proc/mounts | while read -r _ dir _; do mount -o remount,bind,ro "$dir" || exit 1; done || exit 1
 exec "$0" run --config "$1"`, filepath.Join(in.bin, "monopod"), in.config,
 	}})
-	if n := strings.Count(in.log.String(), "no cgroup keeps monopod to its budget"); n != 1 {
+	if n := strings.Count(in.log.String(), "no cgroup limits monopod to its budget"); n != 1 {
 		t.Errorf("where cgroups are read-only, it is said %d times:\n%s", n, in.log.tail())
 	}
 	if a := agentCost(in); a.Cgroup != "" || a.MemoryLimitBytes != limits.Memory/4*3 {

@@ -243,7 +243,7 @@ func TestEventsTellThatContainerdIsAway(t *testing.T) {
 	d.kill9()
 	in.happens(nil, "Warning ContainerdUnreachable e2e")
 	d.start()
-	in.happens(nil, "Normal ContainerdReachable e2e  containerd answers again")
+	in.happens(nil, "Normal ContainerdReachable e2e  containerd responds again")
 	in.ready("one")
 	if e := in.happens([]string{"one"}, "Started"); e.Count != 1 {
 		t.Errorf("it was started %d times", e.Count)

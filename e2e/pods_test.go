@@ -343,7 +343,7 @@ spec:
 	if err := os.WriteFile(filepath.Join(gate, "go"), nil, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	in.eventually("the container has ended", func() error {
+	in.eventually("the container has exited", func() error {
 		_, err := os.Stat(filepath.Join(gate, "gone"))
 		return err
 	})

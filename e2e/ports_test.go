@@ -104,7 +104,7 @@ func TestAPodWhosePortChanges(t *testing.T) {
 	in.put("www", web("www", second))
 	in.eventually("who has the port is named", func() error {
 		out, err := in.run("describe", "pod", "www")
-		if want := fmt.Sprintf("host port %d/TCP is taken by pod default/other; the pod goes on as it was", second); err == nil && !strings.Contains(out, want) {
+		if want := fmt.Sprintf("host port %d/TCP is taken by pod default/other; the pod continues unchanged", second); err == nil && !strings.Contains(out, want) {
 			err = fmt.Errorf("%q is not in %s", want, out)
 		}
 		return err

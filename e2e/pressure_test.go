@@ -299,7 +299,7 @@ func (in *strained) evicted(name, low string, first corev1.Pod) {
 // back waits until an evicted pod runs again.
 func (in *strained) back(name string, first corev1.Pod) {
 	in.t.Helper()
-	in.pod(name, "comes back", func(p corev1.Pod) bool { return isReady(p) && p.UID != first.UID })
+	in.pod(name, "recreated", func(p corev1.Pod) bool { return isReady(p) && p.UID != first.UID })
 	in.step(name + " is back")
 	in.ready("late")
 	in.drop("late")

@@ -67,7 +67,7 @@ func TestRebootWithoutTheServerRunsAllPods(t *testing.T) {
 	site.open()
 	in.start()
 	untouched := in.untouched("greeter", "plain")
-	if said := in.reports("the clock of this machine says 1970-01-01; set the clock"); !strings.Contains(said, "this is the copy on disk of the answer of ") {
+	if said := in.reports("the clock of this machine shows 1970-01-01; set the clock"); !strings.Contains(said, "this is the cached answer of ") {
 		t.Errorf("get sources:\n%s", said)
 	}
 	site.server.Close()
@@ -75,7 +75,7 @@ func TestRebootWithoutTheServerRunsAllPods(t *testing.T) {
 	if out, err := in.run("logs", "greeter"); err != nil || !strings.HasSuffix(out, "hello\n") {
 		t.Errorf("logs: %q, %v", out, err)
 	}
-	if said := in.reports("connection refused"); !strings.Contains(said, "this is the copy on disk of the answer of ") {
+	if said := in.reports("connection refused"); !strings.Contains(said, "this is the cached answer of ") {
 		t.Errorf("get sources:\n%s", said)
 	}
 	untouched("with the clock right and the server gone")

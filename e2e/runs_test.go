@@ -269,7 +269,7 @@ func TestOnceRunsPodsAndLeavesNothing(t *testing.T) {
 	}{
 		{"all is well", []string{"-f", web, "-f", good}, 0, "ok", "", 2, 0},
 		{"one has failed", []string{"-f", web, "-f", bad, "--finish"}, 1, "container main ended with exit code 3", "pod default/bad, container main:\n    the disk is full\n", 2, 1},
-		{"one is not ready in time", []string{"-f", slow, "-f", good, "--timeout", "20s"}, 2, "waiting", "I am slow\nmonopod: after 20s not all pods are up", 2, 1},
+		{"one is not ready in time", []string{"-f", slow, "-f", good, "--timeout", "20s"}, 2, "waiting", "I am slow\nmonopod: not all pods are up after 20s", 2, 1},
 		{"one crashes again and again", []string{"-f", crash, "--max-restarts", "1", "--min-ready", "10s"}, 1, "container main was restarted once; container main ended with exit code 4", "cannot begin", 1, 1},
 	} {
 		report := filepath.Join(r.dir, "junit.xml")
@@ -329,7 +329,7 @@ func TestWhatOnceLeavesIsLookedAfter(t *testing.T) {
 		}
 		return fetch("http://"+report.Pods[0].IP+":8080/", "web\n")
 	})
-	if code, out, errs := r.do("down", "0"); code != 0 || out != "run 0 is removed\n" {
+	if code, out, errs := r.do("down", "0"); code != 0 || out != "run 0 removed\n" {
 		t.Errorf("down: exit code %d: %s%s", code, out, errs)
 	}
 }
@@ -545,7 +545,7 @@ func TestWhatAKilledUpLeftIsRemovedByTheNextAndByCleanupAndLiveOnesStay(t *testi
 		if pids := r.servers(); len(pids) != 1 {
 			t.Errorf("after %v the servers %v run instead of that of the live one", next, pids)
 		}
-		if code != 0 || !strings.Contains(errs, "a run that was killed has left (run 1)") {
+		if code != 0 || !strings.Contains(errs, "leftovers of a killed run (run 1)") {
 			t.Errorf("%v: exit code %d: %s", next, code, errs)
 		}
 		if files, _ := filepath.Glob(r.root + "-runs/1/run.yaml"); len(files) > 0 {

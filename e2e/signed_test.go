@@ -65,9 +65,9 @@ func TestASignedSourceRunsNothingElse(t *testing.T) {
 		report    string
 	}{
 		{"none", nil, "there is no signature"},
-		{"by somebody else", sign(foreign, two, 3), "none of those of the source"},
-		{"for something else", sign(key, one, 3), "not for this answer"},
-		{"older", sign(key, two, 1), "version 1, which is older than version 2"},
+		{"by somebody else", sign(foreign, two, 3), "not a key of the source"},
+		{"for something else", sign(key, one, 3), "does not match this answer"},
+		{"older", sign(key, two, 1), "version 1 is older than version 2"},
 	} {
 		serves(two, f.signature)
 		in.reports(f.report)
@@ -82,7 +82,7 @@ func TestASignedSourceRunsNothingElse(t *testing.T) {
 	}
 	serves(two, sign(key, two, 1))
 	in.start()
-	in.reports("version 1, which is older than version 2")
+	in.reports("version 1 is older than version 2")
 	after := in.ready("stays")
 	if before.UID != after.UID || containerID(before, "c") != containerID(after, "c") {
 		t.Errorf("the pod was touched: %s", brief(after))

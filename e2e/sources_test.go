@@ -157,7 +157,7 @@ func TestABootWithoutTheServerRunsAllItsPods(t *testing.T) {
 		t.Errorf("logs: %q, %v", out, err)
 	}
 	said := in.reports("connection refused")
-	if !strings.Contains(said, "this is the copy on disk of the answer of ") {
+	if !strings.Contains(said, "this is the cached answer of ") {
 		t.Errorf("get sources:\n%s", said)
 	}
 	before := containerID(in.ready("plain"), "c")
@@ -168,7 +168,7 @@ func TestABootWithoutTheServerRunsAllItsPods(t *testing.T) {
 	if after := containerID(in.ready("plain"), "c"); after != before {
 		t.Error("a pod that did not change was restarted when the server came back")
 	}
-	if said := in.reports("Accepted"); strings.Contains(said, "copy on disk") {
+	if said := in.reports("Accepted"); strings.Contains(said, "cached answer") {
 		t.Errorf("get sources:\n%s", said)
 	}
 
@@ -184,7 +184,7 @@ func TestABootWithoutTheServerRunsAllItsPods(t *testing.T) {
 		t.Fatal(err)
 	}
 	in.start()
-	in.reports("the copy on disk is damaged and not used")
+	in.reports("the cached answer is damaged and not used")
 	in.reports("connection refused")
 	for _, name := range []string{"plain", "new"} {
 		in.ready(name)
@@ -285,8 +285,8 @@ func faultsOfServers(ours, theirs *authority, elsewhere string) []fault {
 		{name: "large", state: model.InputRefused, report: "larger than 10 MiB", answer: saying("# " + strings.Repeat("x", 10<<20-2) + "\n")},
 		{name: "slow-body", state: model.InputUnreachable, report: "Client.Timeout", answer: slowly("HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n")},
 		{name: "slow-header", state: model.InputUnreachable, report: "Client.Timeout", answer: slowly("HTTP/1.1 200 OK\r\nX: ")},
-		{name: "expired", state: model.InputUnreachable, report: "its certificate was valid until", do: shows(ours, -2*day, -day)},
-		{name: "tomorrow", state: model.InputUnreachable, report: "its certificate is valid from", do: shows(ours, day, 2*day)},
+		{name: "expired", state: model.InputUnreachable, report: "its certificate expired on", do: shows(ours, -2*day, -day)},
+		{name: "tomorrow", state: model.InputUnreachable, report: "its certificate is not valid before", do: shows(ours, day, 2*day)},
 		{name: "stranger", state: model.InputUnreachable, report: "unknown authority", do: shows(theirs, -day, day)},
 		{name: "flapping", state: model.InputUnreachable, report: "502 Bad Gateway", answer: func(rw http.ResponseWriter, _ *http.Request) {
 			if flaps.Add(1)%2 == 0 {

@@ -125,7 +125,7 @@ crashLoopBackOff: {maxContainerRestartPeriod: 1s}`, m.Memory-300*mib, levels[pre
 			t.Errorf("%s: %s", s.name, p.Status.Message)
 		}
 		t.Logf("%s is evicted after %s: %s", s.name, time.Since(began).Round(time.Second/10), p.Status.Message)
-		in.pod(s.name, "comes back", func(p corev1.Pod) bool { return isReady(p) && p.UID != first[s.name].UID })
+		in.pod(s.name, "recreated", func(p corev1.Pod) bool { return isReady(p) && p.UID != first[s.name].UID })
 		t.Logf("%s is back after %s", s.name, time.Since(began).Round(time.Second/10))
 	}
 }

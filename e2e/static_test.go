@@ -350,7 +350,7 @@ func TestTerminationsResumeWhenContainerdIsBack(t *testing.T) {
 	}
 	d.wait("ends+passes+later ends-told+passes-told+later-told")
 	in.eventually("it is on record that they were told", func() error { // who does not know it tells them again
-		if n := strings.Count(in.log.String(), `msg="container told to stop"`); n != len(graces) {
+		if n := strings.Count(in.log.String(), `msg="stop signal sent to container"`); n != len(graces) {
 			return fmt.Errorf("%d were", n)
 		}
 		return nil

@@ -398,8 +398,8 @@ func testCopy(t *testing.T, in *instance) {
 		}
 		for to, want := range map[string]string{
 			"/etc/new":              "monopod: script: read-only file system in container closed: write to a volume, an emptyDir for example, that is not read-only\n",
-			"/sys/new":              "monopod: script: the kernel makes what is there; it cannot be written\n",
-			"/proc/1/oom_score_adj": "monopod: script: the kernel makes what is there; it cannot be written\n",
+			"/sys/new":              "monopod: script: these are virtual files of the kernel; they cannot be written\n",
+			"/proc/1/oom_score_adj": "monopod: script: these are virtual files of the kernel; they cannot be written\n",
 		} {
 			out, err := in.command("cp", filepath.Join(local, "tree", "script"), at(to), "-c", "closed").CombinedOutput()
 			if err == nil || string(out) != want {
@@ -417,7 +417,7 @@ func testCopy(t *testing.T, in *instance) {
 			t.Errorf("the link leads out of the container: %v, %s", err, b)
 		}
 		whole := filepath.Join(t.TempDir(), "whole")
-		if out, err := in.command("cp", at("/"), whole, "-c", "app").CombinedOutput(); err != nil || !strings.Contains(string(out), "proc was left out: the kernel makes it") {
+		if out, err := in.command("cp", at("/"), whole, "-c", "app").CombinedOutput(); err != nil || !strings.Contains(string(out), "proc was skipped: it is a virtual file of the kernel") {
 			t.Errorf("all: %v, %s", err, out)
 		}
 		if st, err := os.Stat(filepath.Join(whole, "bin", "busybox")); err != nil || st.Size() < 1000 {

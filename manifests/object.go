@@ -167,7 +167,7 @@ func ImmutableEdits(old, now []*Object) []*Error {
 		errs = append(errs, &Error{
 			File: o.Origin.File, Line: o.Origin.Line, Kind: o.Kind, Pod: Key{o.ID().Namespace, o.ID().Name}.String(),
 			Msg:  "it is immutable and cannot be changed",
-			Hint: "give the changed one another name, or remove the document first and add it again",
+			Hint: "rename the changed one, or remove the document first and add it again",
 		})
 	}
 	return errs

@@ -36,11 +36,11 @@ type PlatformMismatch struct {
 func (m *PlatformMismatch) String() string {
 	switch {
 	case m.Label != "":
-		return "it asks for " + m.Label + "=" + m.Want + ", and this machine has " + m.Have
+		return "it requires " + m.Label + "=" + m.Want + ", but this machine has " + m.Have
 	case m.Want != "":
-		return "it is for " + m.Want + ", and this machine has " + m.Have
+		return "it is for " + m.Want + ", but this machine has " + m.Have
 	}
-	return "no term of its node affinity is for a machine with " + m.Have
+	return "no term of its node affinity matches a machine with " + m.Have
 }
 
 // Mismatch returns why a pod asks for another platform; nil: it does not. Of labels that are not the platform's nothing is known, so

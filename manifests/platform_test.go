@@ -22,16 +22,16 @@ func TestPlatformMismatch(t *testing.T) {
 	}{
 		{"nothing is asked for", "", linux, ""},
 		{"the same system", "os: {name: linux}", linux, ""},
-		{"another system", "os: {name: windows}", linux, "it is for windows, and this machine has linux"},
+		{"another system", "os: {name: windows}", linux, "it is for windows, but this machine has linux"},
 		{"an unknown machine", "os: {name: windows}", manifests.Platform{}, ""},
 		{"the same processor", "nodeSelector: {kubernetes.io/arch: amd64}", linux, ""},
-		{"another processor", "nodeSelector: {kubernetes.io/arch: arm64}", linux, "it asks for kubernetes.io/arch=arm64, and this machine has amd64"},
-		{"the label of old", "nodeSelector: {beta.kubernetes.io/os: windows}", linux, "it asks for beta.kubernetes.io/os=windows, and this machine has linux"},
+		{"another processor", "nodeSelector: {kubernetes.io/arch: arm64}", linux, "it requires kubernetes.io/arch=arm64, but this machine has amd64"},
+		{"the label of old", "nodeSelector: {beta.kubernetes.io/os: windows}", linux, "it requires beta.kubernetes.io/os=windows, but this machine has linux"},
 		{"a label that says nothing of the platform", "nodeSelector: {disk: ssd}", linux, ""},
 		{"a term that is met", replaced(affinity, "TERM", "{key: kubernetes.io/arch, operator: In, values: [amd64, arm64]}"), linux, ""},
-		{"a term that is not met", replaced(affinity, "TERM", "{key: kubernetes.io/arch, operator: NotIn, values: [amd64]}"), linux, "no term of its node affinity is for a machine with linux/amd64"},
+		{"a term that is not met", replaced(affinity, "TERM", "{key: kubernetes.io/arch, operator: NotIn, values: [amd64]}"), linux, "no term of its node affinity matches a machine with linux/amd64"},
 		{"a term about another label", replaced(affinity, "TERM", "{key: disk, operator: Exists}"), linux, ""},
-		{"an operator that does not exist", replaced(affinity, "TERM", "{key: kubernetes.io/os, operator: Is}"), linux, "no term of its node affinity is for a machine with linux/amd64"},
+		{"an operator that does not exist", replaced(affinity, "TERM", "{key: kubernetes.io/os, operator: Is}"), linux, "no term of its node affinity matches a machine with linux/amd64"},
 	} {
 		pod := manifesttest.Pod(t, "apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec:\n  containers: [{name: c, image: i}]\n  "+tt.spec+"\n")
 		got := ""

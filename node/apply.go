@@ -108,9 +108,9 @@ func mayChange(ctx context.Context) error {
 	uid, known := ctx.Value(peerKey{}).(uint32)
 	switch {
 	case !known:
-		return errors.New("only root may change what runs; it is not known who you are")
+		return errors.New("only root may change pods; your user is unknown")
 	case uid != 0 && int(uid) != os.Geteuid():
-		return fmt.Errorf("only root may change what runs; you are user %d", uid)
+		return fmt.Errorf("only root may change pods; you are user %d", uid)
 	}
 	return nil
 }

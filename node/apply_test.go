@@ -91,7 +91,7 @@ func TestNobodyKnownMayChangeAnything(t *testing.T) {
 	w := httptest.NewRecorder()
 	r := httptest.NewRequestWithContext(t.Context(), http.MethodPut, "/v1/applied", strings.NewReader("{}"))
 	(&machine{applier: s}).server().Handler().ServeHTTP(w, r)
-	if w.Code != http.StatusForbidden || !strings.Contains(w.Body.String(), "it is not known who you are") || len(s.applied) > 0 {
+	if w.Code != http.StatusForbidden || !strings.Contains(w.Body.String(), "your user is unknown") || len(s.applied) > 0 {
 		t.Errorf("%d %s; applied %v", w.Code, w.Body, s.applied)
 	}
 }
@@ -164,7 +164,7 @@ func TestOnlyRootMayChangeWhatRuns(t *testing.T) {
 		return string(b)
 	}
 	for path, method := range map[string]string{"/v1/applied": "PUT", "/v1/applied?": "DELETE", "/v1/pods/default/web/rollback": "POST", "/v1/pods": "PATCH"} {
-		if got := ask(method, path); !strings.HasPrefix(got, "HTTP/1.1 403") || !strings.Contains(got, "only root may change what runs; you are user 65534") {
+		if got := ask(method, path); !strings.HasPrefix(got, "HTTP/1.1 403") || !strings.Contains(got, "only root may change pods; you are user 65534") {
 			t.Errorf("%s %s: %s", method, path, got)
 		}
 	}

@@ -75,7 +75,7 @@ func (f *fileServer) place(r *http.Request) (*place, error) {
 	}
 	id := podstream.RunningID(pod, p.container)
 	if id == "" {
-		return nil, statusError(http.StatusConflict, fmt.Sprintf("container %s of pod %s does not run", p.container, key))
+		return nil, statusError(http.StatusConflict, fmt.Sprintf("container %s of pod %s is not running", p.container, key))
 	}
 	if p.root, p.user, err = f.files.Root(r.Context(), key, id); err != nil {
 		return nil, statusError(http.StatusConflict, fmt.Sprintf("container %s of pod %s: %s", p.container, key, err))

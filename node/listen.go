@@ -22,7 +22,7 @@ func Listen(path string) (net.Listener, error) {
 	case err != nil:
 		return nil, fmt.Errorf("socket: %w", err)
 	case info.Mode().Type() != fs.ModeSocket:
-		return nil, fmt.Errorf("socket %s: there is a file of another kind; remove it or set another socket", path)
+		return nil, fmt.Errorf("socket %s: a file of another type exists; remove it or set another socket", path)
 	case answers(path):
 		return nil, fmt.Errorf("socket %s: another process answers on it; set another socket", path)
 	}

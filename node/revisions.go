@@ -87,7 +87,7 @@ func (s *Server) history(w http.ResponseWriter, r *http.Request) {
 }
 
 func unknownRevisions(key manifests.Key) *apierrors.StatusError {
-	return statusError(http.StatusNotFound, fmt.Sprintf("no revisions of pod %s are kept; a pod has some once its manifest was accepted, unless it is a Job's", key))
+	return statusError(http.StatusNotFound, fmt.Sprintf("no revisions of pod %s are kept; revisions exist for accepted manifests, except for pods of Jobs", key))
 }
 
 // Position prints where a revision was written.

@@ -119,7 +119,7 @@ func TestAWatchGoesOnUntilTheServerOrTheClientEndsIt(t *testing.T) {
 	if b, err := io.ReadAll(log); err != nil || string(b) != "line\n" {
 		t.Errorf("log: %q %v", b, err)
 	}
-	if err := <-done; err == nil || !strings.Contains(err.Error(), "monopod has ended") {
+	if err := <-done; err == nil || !strings.Contains(err.Error(), "monopod has exited") {
 		t.Errorf("ended by the server: %v", err)
 	}
 	if err := c.Watch(t.Context(), "", "", each); err == nil {
@@ -164,7 +164,7 @@ func TestListenReplacesOnlyWhatNobodyUses(t *testing.T) {
 	if err := os.WriteFile(path, []byte("precious"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Listen(path); err == nil || !strings.Contains(err.Error(), "a file of another kind") {
+	if _, err := Listen(path); err == nil || !strings.Contains(err.Error(), "a file of another type") {
 		t.Errorf("a file: %v", err)
 	}
 	if b, err := os.ReadFile(path); err != nil || string(b) != "precious" {
@@ -181,8 +181,8 @@ func TestListenReplacesOnlyWhatNobodyUses(t *testing.T) {
 func TestConnectErrorsSayWhatToDo(t *testing.T) {
 	for want, err := range map[string]error{
 		"is monopod running? Start it with `monopod run`": os.ErrNotExist,
-		"only root may ask monopod, try sudo":             os.ErrPermission,
-		"nobody answers on /s (refused)":                  errors.New("refused"),
+		"only root may use monopod, try sudo":             os.ErrPermission,
+		"no daemon answers on /s (refused)":               errors.New("refused"),
 	} {
 		e := &localclient.ConnectError{Socket: "/s", Err: err}
 		if !strings.Contains(e.Error(), want) || !errors.Is(e, err) {

@@ -185,7 +185,7 @@ func without(list []string, some map[string]bool) []string {
 }
 
 func conflictLine(at manifests.Origin, what string, owner manifests.Origin) string {
-	return fmt.Sprintf("%s: %s is already defined in %s; give one of them another name or remove it", place(at), what, place(owner))
+	return fmt.Sprintf("%s: %s is already defined in %s; rename or remove one of them", place(at), what, place(owner))
 }
 
 // place prints an origin as file:line.

@@ -79,7 +79,7 @@ func TestMergeSaysWhoDefinesAPodAlready(t *testing.T) {
 		"file": setOf("file", podIn("file", "/m/a.yaml", "b", "v1")),
 		"http": setOf("http", podIn("http", "http://h/", "b", "v2")),
 	})
-	want := "http://h/:1: pod default/b is already defined in /m/a.yaml:1; give one of them another name or remove it"
+	want := "http://h/:1: pod default/b is already defined in /m/a.yaml:1; rename or remove one of them"
 	if got := d.Inputs[1].Errors; !slices.Equal(got, []string{want}) {
 		t.Errorf("errors %q, want %q", got, want)
 	}

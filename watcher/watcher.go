@@ -83,7 +83,7 @@ func (w *Watcher) Beat(ctx context.Context) error {
 	case <-w.beat:
 		return nil
 	case <-ctx.Done():
-		return errors.New("the loop of the sources does not go round")
+		return errors.New("the source loop does not respond")
 	}
 }
 
@@ -207,7 +207,7 @@ func (w *Watcher) runOnce(ctx context.Context, src Source) error {
 	}
 }
 
-var errStopped = errors.New("stopped by itself")
+var errStopped = errors.New("stopped unexpectedly")
 
 // contain turns a panic of a source, and an unexpected return, into an error.
 func (w *Watcher) contain(ctx context.Context, src Source, out chan<- Set) (err error) {

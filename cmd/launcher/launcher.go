@@ -97,7 +97,7 @@ func (l *launcher) run() error {
 	}
 	err := errors.Join(errs...)
 	if err != nil && l.needsHelpers() {
-		fmt.Fprintf(l.stderr, "monopod: runs from memory, without the programs that came with it: %s\n", strings.ReplaceAll(err.Error(), "\n", "; "))
+		fmt.Fprintf(l.stderr, "monopod: running from memory, without its bundled programs: %s\n", strings.ReplaceAll(err.Error(), "\n", "; "))
 	}
 	return errors.Join(err, l.fallback(l))
 }

@@ -164,7 +164,7 @@ func TestWithoutAPlaceToUnpackTheBundleRunsFromMemory(t *testing.T) {
 		t.Errorf("%s takes room and cannot be run", p)
 	}
 	out, err := m.run(0, []string{"MONOPOD_BUNDLE_DIR=" + noexec}, "run", "--help")
-	if err != nil || !strings.HasPrefix(out, "monopod: runs from memory, without the programs that came with it: "+noexec+": mounted with noexec\n") {
+	if err != nil || !strings.HasPrefix(out, "monopod: running from memory, without its bundled programs: "+noexec+": mounted with noexec\n") {
 		t.Errorf("a daemon does not say what is wrong: %v: %s", err, out)
 	}
 }

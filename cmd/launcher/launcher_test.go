@@ -138,7 +138,7 @@ func TestOnlyWhoNeedsTheOtherProgramsIsToldThatTheyAreMissing(t *testing.T) {
 		_, stderr := launch(t, &f, 0, "", "monopod "+command)
 		want := ""
 		if slices.Contains([]string{"run", "once", "up"}, command) {
-			want = "monopod: runs from memory, without the programs that came with it: read-only file system; no space left on device\n"
+			want = "monopod: running from memory, without its bundled programs: read-only file system; no space left on device\n"
 		}
 		if stderr != want {
 			t.Errorf("%s: %q, want %q", command, stderr, want)

@@ -28,7 +28,7 @@ func groups() []reference.Group {
 			{Commands: "port-forward"},
 		}},
 		{Title: "Run without a daemon", Rows: []reference.Row{
-			{Commands: "once, down", Text: "Run pods to completion or readiness, remove those that were kept"},
+			{Commands: "once, down", Text: "Run pods to completion or readiness, remove kept pods"},
 			{Commands: "up"},
 		}},
 		{Title: "Operate this machine", Rows: []reference.Row{

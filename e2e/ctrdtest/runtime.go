@@ -31,7 +31,7 @@ func (a *Agent) State(t testing.TB, key manifests.Key) runner.PodState {
 func (a *Agent) Exit(t testing.TB, key manifests.Key) *runner.Container {
 	t.Helper()
 	var c runner.Container
-	Within(t, 20*time.Second, "the container has ended", func() bool {
+	Within(t, 20*time.Second, "the container has exited", func() bool {
 		all := a.State(t, key).Containers
 		c = all[len(all)-1]
 		return c.State == runner.ContainerExited

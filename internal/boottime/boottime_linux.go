@@ -38,7 +38,7 @@ var known = sync.OnceValue(func() string { //nolint:gochecknoglobals // it does 
 func ID() (string, error) {
 	b, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {
-		return "", fmt.Errorf("which boot this is: %w", err)
+		return "", fmt.Errorf("read the boot id: %w", err)
 	}
 	return strings.TrimSpace(string(b)), nil
 }

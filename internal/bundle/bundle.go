@@ -46,7 +46,7 @@ type Parcel struct {
 func Carried() (*Parcel, error) {
 	archive, text := embedded()
 	if len(archive) == 0 {
-		return nil, errors.New("this program carries no others: it was not made by `make bundle`")
+		return nil, errors.New("this program contains no bundle: it was not built with `make bundle`")
 	}
 	return newParcel(archive, text)
 }

@@ -31,7 +31,7 @@ func (p *Parcel) extract(dir string) error {
 		return err
 	}
 	if found < len(p.list.files) {
-		return fmt.Errorf("archive lacks %d of the programs it should hold", len(p.list.files)-found)
+		return fmt.Errorf("the archive lacks %d programs", len(p.list.files)-found)
 	}
 	if err := writeFile(filepath.Join(dir, sumsFile), 0o644, p.list.writeSums); err != nil {
 		return err

@@ -46,10 +46,10 @@ func (c *Config) deriveAPIServer() {
 // apiServer checks the values about the API server.
 func (c *configCheck) apiServer(cfg *Config) {
 	if cfg.BootstrapKubeconfig != "" && cfg.Kubeconfig == "" {
-		c.add("bootstrapKubeconfig", "has no effect without kubeconfig", "set kubeconfig to the file that shall be written")
+		c.add("bootstrapKubeconfig", "has no effect without kubeconfig", "set kubeconfig to the file to be written")
 	}
 	if cfg.APIServerPods && cfg.Kubeconfig == "" {
-		c.add("apiServerPods", "has no effect without kubeconfig", "set kubeconfig to the file that says which API server")
+		c.add("apiServerPods", "has no effect without kubeconfig", "set kubeconfig to the file that names the API server")
 	}
 	for _, t := range cfg.RegisterWithTaints {
 		if _, err := ParseTaint(t); err != nil {

@@ -89,7 +89,7 @@ func (c *configCheck) sourceOrder(cfg *Config) {
 	seen := map[string]bool{}
 	for _, name := range cfg.SourceOrder {
 		if seen[name] {
-			c.add("sourceOrder", fmt.Sprintf("%q stands twice", name), "")
+			c.add("sourceOrder", fmt.Sprintf("%q is listed twice", name), "")
 		}
 		seen[name] = true
 		c.oneOf("sourceOrder", name, all...)
@@ -158,7 +158,7 @@ func (c *configCheck) subnets(key, value string) {
 		case p.Addr().Is4In6():
 			c.add(key, fmt.Sprintf("%s is IPv4 in IPv6", p), "write it as an IPv4 subnet")
 		case p != p.Masked():
-			c.add(key, fmt.Sprintf("%s has bits set behind its mask", p), "write "+p.Masked().String())
+			c.add(key, fmt.Sprintf("%s has bits set after its mask", p), "write "+p.Masked().String())
 		case p.Bits() < least || p.Bits() > most:
 			c.add(key, fmt.Sprintf("%s has no sensible size", p), fmt.Sprintf("use a mask from /%d to /%d", least, most))
 		case families[p.Addr().Is6()]:

@@ -50,7 +50,7 @@ func singleDocument(b []byte) (*yaml.Node, error) {
 		if err != nil {
 			return nil, err
 		}
-		return nil, fmt.Errorf("yaml: line %d: a second document: a configuration file holds one", more.Line)
+		return nil, fmt.Errorf("yaml: line %d: a second document: a configuration file has one", more.Line)
 	}
 	if len(doc.Content) == 0 || isNull(doc.Content[0]) {
 		return nil, nil
@@ -108,7 +108,7 @@ func (f *configFile) entry(path string, name, val *yaml.Node) {
 			}
 		}
 	case !isKey && val.Kind != yaml.MappingNode:
-		f.problem(val.Line, Problem{Key: path, Msg: "wants a map, not " + describeNode(val), Hint: "its keys: " + strings.Join(section, ", ")})
+		f.problem(val.Line, Problem{Key: path, Msg: "expected a map, not " + describeNode(val), Hint: "its keys: " + strings.Join(section, ", ")})
 	case !isKey:
 		f.mapping(path+".", val)
 	case key.Kind == kindSources || key.Kind == kindGraces || key.Kind == kindRules:
@@ -189,7 +189,7 @@ func stringList(key Key, n *yaml.Node) (any, *Problem) {
 	out := []string{}
 	for i, item := range n.Content {
 		if item = resolveAlias(item); item.Tag != "!!str" {
-			return nil, &Problem{Msg: fmt.Sprintf("item %d wants a string, not %s", i+1, describeNode(item)), Hint: quoteHint(item)}
+			return nil, &Problem{Msg: fmt.Sprintf("item %d: expected a string, not %s", i+1, describeNode(item)), Hint: quoteHint(item)}
 		}
 		out = append(out, item.Value)
 	}
@@ -198,7 +198,7 @@ func stringList(key Key, n *yaml.Node) (any, *Problem) {
 
 func headerMap(key Key, n *yaml.Node) (any, *Problem) {
 	if n.Kind != yaml.MappingNode {
-		return nil, &Problem{Msg: fmt.Sprintf("wants a %s, not %s", key.Kind, describeKind(n))}
+		return nil, &Problem{Msg: fmt.Sprintf("expected a %s, not %s", key.Kind, describeKind(n))}
 	}
 	out := map[string]any{}
 	for i := 0; i+1 < len(n.Content); i += 2 {
@@ -216,12 +216,12 @@ func headerMap(key Key, n *yaml.Node) (any, *Problem) {
 // secretList is stringList without values in its problems.
 func secretList(n *yaml.Node) (any, *Problem) {
 	if n.Kind != yaml.SequenceNode {
-		return nil, &Problem{Msg: fmt.Sprintf("wants a %s, not %s", KindStrings, describeKind(n)), Hint: "write [\"...\"]"}
+		return nil, &Problem{Msg: fmt.Sprintf("expected a %s, not %s", KindStrings, describeKind(n)), Hint: "write [\"...\"]"}
 	}
 	out := []string{}
 	for i, item := range n.Content {
 		if item = resolveAlias(item); item.Tag != "!!str" {
-			return nil, &Problem{Msg: fmt.Sprintf("item %d wants a string, not %s", i+1, describeKind(item)), Hint: "quote it"}
+			return nil, &Problem{Msg: fmt.Sprintf("item %d: expected a string, not %s", i+1, describeKind(item)), Hint: "quote it"}
 		}
 		out = append(out, item.Value)
 	}
@@ -236,7 +236,7 @@ func programMap(key Key, n *yaml.Node) (any, *Problem) {
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		name, value := n.Content[i].Value, resolveAlias(n.Content[i+1])
 		if value.Tag != "!!str" {
-			return nil, &Problem{Msg: fmt.Sprintf("%s: wants a string, not %s", name, describeNode(value)), Hint: quoteHint(value)}
+			return nil, &Problem{Msg: fmt.Sprintf("%s: expected a string, not %s", name, describeNode(value)), Hint: quoteHint(value)}
 		}
 		out[name] = value.Value
 	}
@@ -244,10 +244,10 @@ func programMap(key Key, n *yaml.Node) (any, *Problem) {
 }
 
 func wrongType(key Key, n *yaml.Node) *Problem {
-	p := &Problem{Msg: fmt.Sprintf("wants a %s, not %s", key.Kind, describeNode(n))}
+	p := &Problem{Msg: fmt.Sprintf("expected a %s, not %s", key.Kind, describeNode(n))}
 	switch key.Kind {
 	case kindInt:
-		p.Msg = fmt.Sprintf("wants an %s, not %s", key.Kind, describeNode(n))
+		p.Msg = fmt.Sprintf("expected an %s, not %s", key.Kind, describeNode(n))
 	case kindString, kindPath:
 		p.Hint = quoteHint(n)
 	case KindStrings, kindPaths:

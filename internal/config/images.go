@@ -56,7 +56,7 @@ func (c *configCheck) images(cfg *Config) {
 		c.add("imageMinimumGCAge", DurationText(cfg.ImageMinimumGCAge)+" is less than 0s", "")
 	}
 	if cfg.ImageMaximumGCAge != 0 && cfg.ImageMaximumGCAge <= cfg.ImageMinimumGCAge {
-		c.add("imageMaximumGCAge", fmt.Sprintf("%s is not more than imageMinimumGCAge, which is %s", DurationText(cfg.ImageMaximumGCAge), DurationText(cfg.ImageMinimumGCAge)), "0s switches it off")
+		c.add("imageMaximumGCAge", fmt.Sprintf("%s is not more than imageMinimumGCAge, which is %s", DurationText(cfg.ImageMaximumGCAge), DurationText(cfg.ImageMinimumGCAge)), "0s disables it")
 	}
 }
 

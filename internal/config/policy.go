@@ -51,9 +51,9 @@ func (c *configCheck) imageRules(cfg *Config) {
 		case r.Action != "" && r.Action != ruleAllow && r.Action != RuleDeny:
 			bad("action", fmt.Sprintf("%q is none of allow, deny", r.Action), DidYouMean(r.Action, []string{ruleAllow, RuleDeny}))
 		case r.Action == RuleDeny && signed:
-			bad("action", "what is denied needs no signature", "remove one of them")
+			bad("action", "a denied image needs no signature", "remove one of them")
 		case r.Signature.TrustPreloaded && !signed:
-			bad("signature.trustPreloaded", "no signature is asked for", "set signature.keys or signature.keyFiles")
+			bad("signature.trustPreloaded", "no signature is required", "set signature.keys or signature.keyFiles")
 		}
 		for n, key := range r.Signature.Keys {
 			if err := trust.CheckKey(key); err != nil {

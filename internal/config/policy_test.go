@@ -21,7 +21,7 @@ func TestRulesForImagesAreChecked(t *testing.T) {
 		"another action":         {ImageRule{Match: "r.io", Action: "denny"}, `"denny" is none of allow, deny; did you mean`},
 		"denied and signed":      {ImageRule{Match: "r.io", Action: "deny", Signature: ImageSignature{Keys: []string{key}}}, "needs no signature"},
 		"a path among keys":      {ImageRule{Match: "r.io", Signature: ImageSignature{Keys: []string{"/etc/key.pub"}}}, "key 1 is not one public key in PEM; a file belongs to keyFiles"},
-		"trusted without a key":  {ImageRule{Match: "r.io", Signature: ImageSignature{TrustPreloaded: true}}, "no signature is asked for"},
+		"trusted without a key":  {ImageRule{Match: "r.io", Signature: ImageSignature{TrustPreloaded: true}}, "no signature is required"},
 		"a tag where none helps": {ImageRule{Match: "r.io/a:1"}, "wildcard, tag or digest"},
 	} {
 		t.Run(name, func(t *testing.T) {

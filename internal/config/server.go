@@ -108,7 +108,7 @@ func (c *configCheck) server(cfg *Server) {
 	}
 	c.between("maxConnections", cfg.MaxConnections, 2, 10000)
 	if (cfg.TLSCertFile == "") != (cfg.TLSPrivateKeyFile == "") {
-		c.add("tlsCertFile", "needs tlsPrivateKeyFile, and the other way round", "set both, or none for a self-signed certificate")
+		c.add("tlsCertFile", "needs tlsPrivateKeyFile, and vice versa", "set both, or none for a self-signed certificate")
 	}
 	if _, err := secure.ParseVersion(cfg.TLSMinVersion); err != nil {
 		c.add("tlsMinVersion", err.Error(), "")
@@ -122,7 +122,7 @@ func (c *configCheck) server(cfg *Server) {
 func (c *configCheck) access(cfg *Server, kubeconfig string) {
 	auth := &cfg.Authentication
 	if cfg.Port > 0 && auth.X509.ClientCAFile == "" && auth.TokenFile == "" && !auth.Anonymous.Enabled && !auth.Webhook.Enabled {
-		c.add("port", "nobody could prove who they are", "set authentication.x509.clientCAFile or authentication.tokenFile")
+		c.add("port", "clients could not authenticate", "set authentication.x509.clientCAFile or authentication.tokenFile")
 	}
 	c.oneOf("authorization.mode", cfg.Authorization.Mode, authorizeAlways, AuthorizeRules, AuthorizeWebhook)
 	if auth.Anonymous.Enabled && cfg.Authorization.Mode == authorizeAlways {
@@ -133,7 +133,7 @@ func (c *configCheck) access(cfg *Server, kubeconfig string) {
 		on  bool
 	}{{"authentication.webhook.enabled", auth.Webhook.Enabled}, {"authorization.mode", cfg.Authorization.Mode == AuthorizeWebhook}} {
 		if asks.on && kubeconfig == "" {
-			c.add(asks.key, "there is no API server to ask", "set kubeconfig")
+			c.add(asks.key, "no API server is configured", "set kubeconfig")
 		}
 	}
 	if err := secure.Rules(cfg.Authorization.Rules).Check(); err != nil {

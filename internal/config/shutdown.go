@@ -71,10 +71,10 @@ func (c *configCheck) shutdown(cfg *Config) {
 		}
 	}
 	if critical > total {
-		c.add("shutdownGracePeriodCriticalPods", fmt.Sprintf("%s is more than shutdownGracePeriod (%s), of which it is a part", DurationText(critical), DurationText(total)), "")
+		c.add("shutdownGracePeriodCriticalPods", fmt.Sprintf("%s is more than shutdownGracePeriod (%s), which includes it", DurationText(critical), DurationText(total)), "")
 	}
 	if len(cfg.ShutdownGraces) > 0 && (total > 0 || critical > 0) {
-		c.add("shutdownGracePeriodByPodPriority", "takes the place of shutdownGracePeriod and shutdownGracePeriodCriticalPods", "set one or the other")
+		c.add("shutdownGracePeriodByPodPriority", "replaces shutdownGracePeriod and shutdownGracePeriodCriticalPods", "set one or the other")
 	}
 	c.oneOf("lockContentionPods", cfg.LockContentionPods, ContentionStop, contentionKeep)
 	if cfg.ExitOnLockContention && cfg.LockFile == "" {
@@ -84,7 +84,7 @@ func (c *configCheck) shutdown(cfg *Config) {
 	seen := map[int64]bool{}
 	for i, g := range cfg.ShutdownGraces {
 		if g.Priority < -1<<31 || g.Priority >= 1<<31 || seen[g.Priority] {
-			c.add(fmt.Sprintf("shutdownGracePeriodByPodPriority[%d].priority", i), fmt.Sprintf("%d is no priority, or stands twice", g.Priority), "")
+			c.add(fmt.Sprintf("shutdownGracePeriodByPodPriority[%d].priority", i), fmt.Sprintf("%d is not a priority, or is listed twice", g.Priority), "")
 		}
 		if g.Seconds < 0 || g.Seconds > 3600 {
 			c.add(fmt.Sprintf("shutdownGracePeriodByPodPriority[%d].shutdownGracePeriodSeconds", i), fmt.Sprintf("%d is not between 0 and 3600", g.Seconds), "")

@@ -49,7 +49,7 @@ func (s *SourceSignature) check(bad func(key, msg, hint string)) {
 		return
 	}
 	if len(s.Keys)+len(s.KeyFiles) == 0 {
-		bad("signature.keys", "no key is given, so that nobody could vouch for an answer", "set keys or keyFiles")
+		bad("signature.keys", "no key is given to verify answers with", "set keys or keyFiles")
 	}
 	for i, key := range s.Keys {
 		if err := signature.CheckKey(s.Kind, key); err != nil {

@@ -88,7 +88,7 @@ type entryProblem struct {
 // mapList reads a list of maps with the given keys. name is the name of the list in messages.
 func mapList(name string, keys []Key, n *yaml.Node) ([]any, []entryProblem) {
 	if n.Kind != yaml.SequenceNode {
-		return nil, []entryProblem{{Problem{Key: name, Msg: "wants a list of maps, not " + describeKind(n)}, n.Line}}
+		return nil, []entryProblem{{Problem{Key: name, Msg: "expected a list of maps, not " + describeKind(n)}, n.Line}}
 	}
 	out, problems := []any{}, []entryProblem(nil)
 	for i, item := range n.Content {
@@ -100,7 +100,7 @@ func mapList(name string, keys []Key, n *yaml.Node) ([]any, []entryProblem) {
 
 func mapEntry(name string, keys []Key, n *yaml.Node) (map[string]any, []entryProblem) {
 	if n.Kind != yaml.MappingNode {
-		return nil, []entryProblem{{Problem{Key: name, Msg: "wants a map, not " + describeKind(n)}, n.Line}}
+		return nil, []entryProblem{{Problem{Key: name, Msg: "expected a map, not " + describeKind(n)}, n.Line}}
 	}
 	out, problems := map[string]any{}, []entryProblem(nil)
 	bad := func(key string, n *yaml.Node, p Problem) {
@@ -128,7 +128,7 @@ func mapEntry(name string, keys []Key, n *yaml.Node) (map[string]any, []entryPro
 			list, found := mapList(name+".headers", sourceHeaderKeys(), val)
 			out[at.Value], problems = list, append(problems, found...)
 		case keys[k].secret && val.Tag != "!!str":
-			bad(at.Value, val, Problem{Msg: "wants a string, not " + describeKind(val), Hint: "quote it"})
+			bad(at.Value, val, Problem{Msg: "expected a string, not " + describeKind(val), Hint: "quote it"})
 		default:
 			value, problem := valueOf(keys[k], val)
 			if problem != nil {
@@ -211,11 +211,11 @@ func (c *configCheck) remoteSources(cfg *Config) {
 		case s.Name == "":
 			bad("name", "is missing", "give the source a name")
 		case len(validation.IsDNS1123Label(s.Name)) > 0:
-			bad("name", fmt.Sprintf("%q is not a name of a source", s.Name), "use lower-case letters, digits and -")
+			bad("name", fmt.Sprintf("%q is not a source name", s.Name), "use lower-case letters, digits and -")
 		case slices.Contains(builtInSources(), s.Name):
-			bad("name", s.Name+" is the name of a source that is always there", "choose another one")
+			bad("name", s.Name+" is the name of a built-in source", "choose another one")
 		case seen[s.Name]:
-			bad("name", s.Name+" is the name of an earlier source too", "choose another one")
+			bad("name", s.Name+" is already the name of an earlier source", "choose another one")
 		}
 		seen[s.Name] = true
 		checkRemoteSource(s, cfg, bad)
@@ -351,7 +351,7 @@ func (s *RemoteSource) checkOCI(ref string, bad func(key, msg, hint string)) {
 		given bool
 	}{{"headers", len(s.Headers) > 0}, {"caFile", s.CAFile != ""}, {"certFile", s.CertFile != ""}, {"keyFile", s.KeyFile != ""}} {
 		if of.given {
-			bad(of.key, "is for http and https URLs only", "registries are asked as for images; their credentials belong to registryConfig")
+			bad(of.key, "is for http and https URLs only", "registries are accessed as for images; their credentials belong to registryConfig")
 		}
 	}
 }
@@ -376,7 +376,7 @@ func (c *Loaded) StoredPods(s *RemoteSource, input string) ([]*manifests.Pod, er
 		text = k.Body
 		if verify, _ := s.Signature.Verification(); verify != nil {
 			if text, _, err = verify(k.Body, k.Signature); err != nil {
-				return nil, fmt.Errorf("the copy on disk is not used: %w", err)
+				return nil, fmt.Errorf("the cached answer is not used: %w", err)
 			}
 		}
 	}

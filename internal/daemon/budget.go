@@ -25,10 +25,10 @@ func KeepToBudget(sys budget.System, cfg *config.Loaded, log *slog.Logger) budge
 	}
 	place, err := sys.Enter(cfg.KubeletCgroups, cfg.CgroupRoot, l)
 	if err != nil {
-		log.Warn("no cgroup keeps monopod to its budget", "err", err)
+		log.Warn("no cgroup limits monopod to its budget", "err", err)
 	}
 	if place.OOMKills > 0 {
-		log.Warn("the kernel has killed monopod, or what it started, because agentMemoryBudget was too small", "processes", place.OOMKills)
+		log.Warn("the kernel killed monopod or a child process because agentMemoryBudget was too small", "processes", place.OOMKills)
 	}
 	return place
 }

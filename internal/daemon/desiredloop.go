@@ -65,7 +65,7 @@ func (l *desiredLoop) openApplied(logged string) string {
 		return ""
 	}
 	if err.Error() != logged {
-		l.log.Error("what was applied cannot be read or changed", "err", err)
+		l.log.Error("applied objects cannot be read or changed", "err", err)
 	}
 	return err.Error()
 }
@@ -84,6 +84,6 @@ func (l *desiredLoop) removeCopies(d model.Desired) {
 	}
 	l.removedCopies = true
 	if err := fetch.RemoveCopies(l.copies, d.Order); err != nil {
-		l.log.Warn("remove the copies of sources that are no more", "err", err)
+		l.log.Warn("remove the cached answers of removed sources", "err", err)
 	}
 }

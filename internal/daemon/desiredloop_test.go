@@ -41,7 +41,7 @@ func TestAChangeThatIsStoredButNotFinishedIsToldAndFinished(t *testing.T) {
 	}
 	bad = way
 	var result localapi.ApplyResult
-	if err := a.Change(change, &result); err != nil || len(result.Notes) != 1 || !strings.Contains(result.Notes[0], "it is stored") {
+	if err := a.Change(change, &result); err != nil || len(result.Notes) != 1 || !strings.Contains(result.Notes[0], "the change is recorded") {
 		t.Errorf("%+v, %v", result, err)
 	}
 	app := &desiredLoop{applied: store, log: slog.New(slog.DiscardHandler)}
@@ -68,11 +68,11 @@ func TestAChangeOfAppliedObjectsThatIsLostIsReported(t *testing.T) {
 	logger := slog.New(slog.NewTextHandler(&log, nil))
 	recorder := nodeevents.New(events.New(events.Config{Dir: t.TempDir(), Log: slog.New(slog.DiscardHandler)}), "node", logger)
 	app := &desiredLoop{applied: store, log: logger, events: recorder}
-	if said := app.openApplied("") + app.openApplied(""); said != "" || strings.Count(log.String(), "apply it again") != 1 {
+	if said := app.openApplied("") + app.openApplied(""); said != "" || strings.Count(log.String(), "re-apply it") != 1 {
 		t.Errorf("%q %s", said, log.String())
 	}
 	all := recorder.List(events.Filter{})
-	if len(all) != 1 || all[0].Reason != "AppliedChangeLost" || !strings.Contains(all[0].Message, "apply it again") {
+	if len(all) != 1 || all[0].Reason != "AppliedChangeLost" || !strings.Contains(all[0].Message, "re-apply it") {
 		t.Errorf("%+v", all)
 	}
 }

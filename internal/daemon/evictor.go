@@ -105,7 +105,7 @@ func (e *evictor) run(ctx context.Context) {
 	defer g.Wait()
 	g.Go(func() {
 		if err := e.monitor.Run(ctx); err != nil {
-			e.deps.Log.Error("what the machine is short of is not watched", "err", err)
+			e.deps.Log.Error("resource pressure is not monitored", "err", err)
 		}
 	})
 	for {

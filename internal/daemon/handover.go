@@ -29,10 +29,10 @@ func WaitForLock(ctx context.Context, cfg *config.Loaded, manager *systemd.Notif
 	waited, done := context.WithCancel(ctx)
 	defer done()
 	return lockfile.Acquire(ctx, cfg.LockFile, func() {
-		log.Info("another agent looks after the pods of this machine; waiting for its lock file", "lockFile", cfg.LockFile)
+		log.Info("another agent manages the pods of this machine; waiting for its lock file", "lockFile", cfg.LockFile)
 		tell := func(lines ...string) {
 			if err := manager.Tell(lines...); err != nil {
-				log.Warn("the service manager cannot be told", "what", lines, "err", err)
+				log.Warn("cannot notify the service manager", "what", lines, "err", err)
 			}
 		}
 		tell("READY=1", "STATUS=waiting for "+cfg.LockFile+", which another agent holds")

@@ -58,7 +58,7 @@ func (n *nameService) listen(ctx context.Context) {
 		if err != nil {
 			why = fmt.Sprint(err)
 		}
-		n.log.Info("pods do not find each other by name", "reason", why)
+		n.log.Info("pods cannot resolve each other by name", "reason", why)
 		return
 	}
 	n.server = names.NewServer(names.Config{Domain: n.domain, Gateways: gateways, ResolvConf: n.resolvConf, Log: n.log})

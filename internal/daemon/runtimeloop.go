@@ -68,7 +68,7 @@ func (r *runtimeLoop) run(ctx context.Context) error {
 			level, last = slog.LevelError, err.Error()
 			r.connection(err)
 		}
-		r.log.Log(ctx, level, "containers cannot be seen or changed now", "err", err, "retry_in", wait)
+		r.log.Log(ctx, level, "the container runtime does not respond", "err", err, "retry_in", wait)
 		r.state.Blind(err)
 		pause.For(ctx, wait)
 		wait = min(2*wait, lastReopen)

@@ -48,7 +48,7 @@ func statusLine(s *state.Store, gate *admission.Controller) (line string, ready 
 		return "starting", false
 	}
 	if err != nil {
-		return "containers cannot be seen: " + printer.OneLine(err.Error()), false
+		return "the runtime does not respond: " + printer.OneLine(err.Error()), false
 	}
 	running, done := 0, 0
 	for i := range pods {
@@ -62,7 +62,7 @@ func statusLine(s *state.Store, gate *admission.Controller) (line string, ready 
 	line = fmt.Sprintf("%d pods: %d running, %d completed, %d not", len(pods), running, done, len(pods)-running-done)
 	switch schedule := gate.Schedule(); {
 	case schedule.ShuttingDown:
-		line += "; the machine shuts down"
+		line += "; the machine is shutting down"
 	case schedule.Drained:
 		line += "; drained"
 	case schedule.Cordoned:
@@ -74,7 +74,7 @@ func statusLine(s *state.Store, gate *admission.Controller) (line string, ready 
 // notify sends lines to the service manager. An error is only logged.
 func (s *service) notify(lines ...string) {
 	if err := s.manager.Tell(lines...); err != nil {
-		s.log.Warn("the service manager cannot be told", "what", lines, "err", err)
+		s.log.Warn("cannot notify the service manager", "what", lines, "err", err)
 	}
 }
 
@@ -85,7 +85,7 @@ func (s *service) run(ctx context.Context) {
 		g.Go(func() { s.watchdog(ctx) })
 	}
 	s.report(ctx)
-	s.notify("STOPPING=1", "STATUS=stopping; the pods go on")
+	s.notify("STOPPING=1", "STATUS=stopping; the pods keep running")
 	g.Wait()
 }
 
@@ -133,7 +133,7 @@ func (s *service) watchdog(ctx context.Context) {
 		case ctx.Err() != nil:
 			return
 		case err != nil: // the machine may be busy: there is time to check again
-			s.log.Error("the watchdog of the service manager is not told that all is well", "err", err)
+			s.log.Error("not notifying the watchdog of the service manager", "err", err)
 			wait = s.manager.Watchdog / 16
 		default:
 			s.notify("WATCHDOG=1")

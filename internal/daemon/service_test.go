@@ -62,12 +62,12 @@ func TestAServiceIsReadyThoughItsRuntimeIsNot(t *testing.T) {
 	s := &service{
 		manager: n, log: slog.New(slog.DiscardHandler), readyTimeout: 10 * time.Millisecond,
 		changed: func() (<-chan struct{}, func()) { return nil, func() {} },
-		status:  func() (string, bool) { return "containers cannot be seen: x", false },
+		status:  func() (string, bool) { return "the runtime does not respond: x", false },
 	}
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan struct{})
 	go func() { s.run(ctx); close(ended) }()
-	told.Wait(t, "STATUS=containers cannot be seen: x")
+	told.Wait(t, "STATUS=the runtime does not respond: x")
 	told.Wait(t, "READY=1")
 	stop()
 	<-ended

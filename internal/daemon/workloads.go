@@ -42,7 +42,7 @@ type workloads struct {
 func followWorkloads(ctx context.Context, c *core, pool *pool.Pool) {
 	x, err := workload.NewExpander(workload.NewStore(filepath.Join(c.cfg.RootDirectory, "workloads.json")), c.deps.Log)
 	if err != nil {
-		c.deps.Log.Error("read what Jobs have done", "err", err)
+		c.deps.Log.Error("read completed Jobs", "err", err)
 	}
 	if !x.Idle() {
 		c.state.Workloads.Enable()

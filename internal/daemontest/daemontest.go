@@ -95,7 +95,7 @@ func (f *FakeRuntime) MeasureDisk(context.Context, manifests.Key) (runner.DiskSi
 func (f *FakeRuntime) Cleanup(ctx context.Context) error {
 	keys, err := f.List(ctx)
 	if err == nil && len(keys) > 0 {
-		err = errors.New("pods are still there")
+		err = errors.New("pods still exist")
 	}
 	return err
 }

@@ -78,7 +78,7 @@ func takeLock(patience time.Duration, dir string) (*os.File, error) {
 		if !errors.Is(err, syscall.EWOULDBLOCK) {
 			return nil, fmt.Errorf("lock %s: %w", f.Name(), err)
 		}
-		return nil, heldError{fmt.Errorf("another monopod%s uses %s; stop it, or give this one a rootDirectory, stateDirectory and podCIDR of its own", holder(f), dir)}
+		return nil, heldError{fmt.Errorf("another monopod%s uses %s; stop it, or set another rootDirectory, stateDirectory and podCIDR for this one", holder(f), dir)}
 	}
 	if !isAt(f, f.Name()) { // its directory was cleaned up while it was waited for
 		f.Close()

@@ -35,7 +35,7 @@ type TooLongError struct{ Most int }
 
 // Error implements error.
 func (e *TooLongError) Error() string {
-	return fmt.Sprintf("it has more than %d bytes once its references to variables are replaced", e.Most)
+	return fmt.Sprintf("it has more than %d bytes after its variables are expanded", e.Most)
 }
 
 // Within is Word with a limit: if the result would have more than most bytes, it returns a *TooLongError and builds nothing.

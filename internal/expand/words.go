@@ -29,10 +29,10 @@ func (e *WordsError) Error() string { return e.msg }
 // Add takes a word of n bytes in.
 func (w *Words) Add(n int) error {
 	if n > MaxWord {
-		return &WordsError{fmt.Sprintf("with its references replaced it has more than %d bytes, the most that Linux takes as one argument or variable", MaxWord)}
+		return &WordsError{fmt.Sprintf("it has more than %d bytes after expansion, the limit of Linux for one argument or variable", MaxWord)}
 	}
 	if w.used += n + wordCost; w.used > MaxWords {
-		return &WordsError{fmt.Sprintf("arguments and variables together have more than %d bytes, which a process cannot be started with", MaxWords)}
+		return &WordsError{fmt.Sprintf("arguments and variables together have more than %d bytes, the limit for starting a process", MaxWords)}
 	}
 	return nil
 }

@@ -19,7 +19,7 @@ import (
 // Errors of files that are not read.
 var (
 	ErrSpecial  = errors.New("not a regular file")
-	ErrKernel   = errors.New("not a regular file, but one that the kernel makes up as it is read")
+	ErrKernel   = errors.New("not a regular file, but a virtual file of the kernel")
 	ErrTooLarge = errors.New("too large")
 )
 

@@ -66,7 +66,7 @@ func (p Commands) giveBack(ctx context.Context, cfg *config.Loaded, log *slog.Lo
 func (p Commands) GiveBackAnd(ctx context.Context, cfg *config.Loaded, log *slog.Logger, more func(context.Context, containers.Runtime) error) (err error) {
 	rt, err := p.Machine.Open(ctx, cfg, containers.Deps{Log: log})
 	for tries := 1; err != nil && tries < MaxOpenFailures && ctx.Err() == nil; tries++ {
-		log.Warn("containers cannot be seen now; trying again", "in", daemon.FirstReopen, "err", err)
+		log.Warn("the runtime does not respond; retrying", "in", daemon.FirstReopen, "err", err)
 		pause.For(ctx, daemon.FirstReopen)
 		rt, err = p.Machine.Open(ctx, cfg, containers.Deps{Log: log})
 	}

@@ -261,7 +261,7 @@ func TestRunsThatCannotBeginSaySoAndTouchNothing(t *testing.T) {
 		code int
 		err  string
 	}{
-		"no file":                    {[]string{"once"}, program.ExitNotRun, "with -f"},
+		"no file":                    {[]string{"once"}, program.ExitNotRun, "use -f FILE"},
 		"an argument":                {[]string{"once", "-f", good, "x"}, program.ExitNotRun, "unexpected argument"},
 		"an unknown flag":            {[]string{"up", "--nope"}, program.ExitNotRun, "unknown flag"},
 		"a time that is none":        {[]string{"up", "-f", good, "--timeout", "-1s"}, program.ExitNotRun, "cannot be negative"},

@@ -61,21 +61,21 @@ func (p Commands) down(ctx context.Context, cfg *config.Loaded, args []string, a
 	}
 	switch {
 	case all && len(args) > 0:
-		return program.Usagef("name runs, or say --all")
+		return program.Usagef("specify runs, or use --all")
 	case !all && len(args) == 0 && len(names) == 0:
-		return program.Usagef("which run? There is none")
+		return program.Usagef("no runs are kept")
 	case !all && len(args) == 0:
-		return program.Usagef("which run? There are: %s", strings.Join(names, " "))
+		return program.Usagef("specify RUN; kept runs: %s", strings.Join(names, " "))
 	}
 	var errs []error
 	for _, arg := range args {
 		number, err := strconv.Atoi(arg)
 		if err != nil || number < 0 {
-			return program.Usagef("%q is no number of a run", arg)
+			return program.Usagef("%q is not the number of a run", arg)
 		}
 		s := NewSlot(cfg, number)
 		if !s.Kept() {
-			errs = append(errs, fmt.Errorf("there is no run %d that was left", number))
+			errs = append(errs, fmt.Errorf("run %d not found", number))
 			continue
 		}
 		errs = append(errs, p.DownSlot(ctx, s))
@@ -100,7 +100,7 @@ func (p Commands) DownSlot(ctx context.Context, s *Slot) error {
 	if err := p.sweepSlot(ctx, s); err != nil {
 		return err
 	}
-	p.Out().Printf("run %d is removed\n", s.number)
+	p.Out().Printf("run %d removed\n", s.number)
 	return nil
 }
 
@@ -113,7 +113,7 @@ func (s *Slot) takeOver(ctx context.Context) error {
 			return err
 		}
 		if time.Now().After(deadline) || ctx.Err() != nil {
-			return fmt.Errorf("run %d: its agent does not end: %w", s.number, err)
+			return fmt.Errorf("run %d: its agent does not exit: %w", s.number, err)
 		}
 		pid := s.keeper()
 		if pid == asked {

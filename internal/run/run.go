@@ -25,7 +25,7 @@ func (p Commands) RunCommand() *cobra.Command {
 		Example: "monopod run\nmonopod run --config=/etc/monopod/config.yaml\nmonopod run --static-pod-path=manifests --pod-cidr=10.20.0.0/24",
 		Args:    program.NoArgs,
 	}
-	p.AsRoot(cmd, "run must be started by root, because it makes containers, mounts and networks; try sudo", p.serve)
+	p.AsRoot(cmd, "run must be started by root, because it creates containers, mounts and networks; try sudo", p.serve)
 	return cmd
 }
 

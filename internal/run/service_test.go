@@ -25,7 +25,7 @@ func TestTheServiceManagerHearsHowTheAgentIs(t *testing.T) {
 	}
 	told.Wait(t, "STATUS=1 pods: 0 running, 0 completed, 1 not; drained")
 	d.End()
-	if m := told.Wait(t, "STOPPING=1"); m != "STOPPING=1\nSTATUS=stopping; the pods go on" {
+	if m := told.Wait(t, "STOPPING=1"); m != "STOPPING=1\nSTATUS=stopping; the pods keep running" {
 		t.Errorf("told %q", m)
 	}
 }

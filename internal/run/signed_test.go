@@ -76,9 +76,9 @@ func TestOnlyWhatIsSignedRuns(t *testing.T) {
 	}
 	says(first, key.sign(first, 2), "Accepted")
 	runs(d, "first")
-	says(second, foreign.sign(second, 3), "none of those of the source")
-	says(second, key.sign(first, 3), "not for this answer")
-	says(second, key.sign(second, 1), "version 1, which is older than version 2")
+	says(second, foreign.sign(second, 3), "not a key of the source")
+	says(second, key.sign(first, 3), "does not match this answer")
+	says(second, key.sign(second, 1), "version 1 is older than version 2")
 	says(second, "", "there is no signature")
 	says(second, "garbage", "the signature cannot be read")
 	runs(d, "first")
@@ -139,7 +139,7 @@ func TestSignaturesAndRegistriesOfTheConfigurationAreChecked(t *testing.T) {
 		"url: 'http://a', signature: {kind: dsse, keys: [" + key + "]}":  "key 1 is neither a PUBLIC KEY in PEM nor 32 bytes in base64",
 		"url: 'http://a', signature: {kind: dsse, key: x}":               "sources[0].signature.key: unknown key",
 		"url: 'http://a', signature: {}":                                 "sources[0].signature: is empty",
-		"url: 'http://a', signature: minisign":                           `sources[0].signature: wants a map, not a string`,
+		"url: 'http://a', signature: minisign":                           `sources[0].signature: expected a map, not a string`,
 		"url: 'http://a', signature.kind: minisign":                      "sources[0].signature.kind: unknown key",
 		"url: 'oci://fleet:1'":                                           "does not begin with the host of a registry",
 		"url: 'oci://r.example/Fleet:1'":                                 "invalid reference format",

@@ -137,7 +137,7 @@ func byteOf(subnet string) int64 {
 func lockByte(f *os.File, subnet string) error {
 	err := unix.FcntlFlock(f.Fd(), unix.F_OFD_SETLK, &unix.Flock_t{Type: unix.F_WRLCK, Start: byteOf(subnet), Len: 1})
 	if err != nil {
-		return fmt.Errorf("%s is that of another run (%w)", subnet, err)
+		return fmt.Errorf("%s is used by another run (%w)", subnet, err)
 	}
 	return nil
 }

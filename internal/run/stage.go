@@ -198,7 +198,7 @@ func (g *stage) wait(ctx context.Context, t *trial.Trial, w waitLimits) (trial.R
 			return report, fmt.Errorf("containers cannot be run: %w", err)
 		case err := <-g.ended:
 			g.ended <- err
-			return report, errors.Join(errors.New("the agent of the run has ended"), err)
+			return report, errors.Join(errors.New("the agent of the run has exited"), err)
 		}
 	}
 }
@@ -246,7 +246,7 @@ func (g *stage) remove(ctx context.Context) error {
 		err = g.slot.clear()
 	}
 	if err != nil {
-		return fmt.Errorf("remove run %d (see %s; `monopod cleanup` tries again): %w", g.slot.number, g.log.Name(), err)
+		return fmt.Errorf("remove run %d (see %s; `monopod cleanup` retries): %w", g.slot.number, g.log.Name(), err)
 	}
 	return nil
 }
@@ -262,12 +262,12 @@ func (g *stage) gone(ctx context.Context) error {
 		case <-changed:
 		case <-again.C:
 		case <-ctx.Done():
-			return errors.New("the pods do not end")
+			return errors.New("the pods do not terminate")
 		case err := <-g.broken:
 			return err
 		case err := <-g.ended:
 			g.ended <- err
-			return errors.Join(errors.New("the agent has ended"), err)
+			return errors.Join(errors.New("the agent has exited"), err)
 		}
 	}
 	return nil

@@ -63,7 +63,7 @@ func (o *trialFlags) add(set *pflag.FlagSet) {
 func (o *trialFlags) check() error {
 	switch {
 	case len(o.files) == 0:
-		return program.Usagef("what is to be run? Name files or directories with -f")
+		return program.Usagef("no manifests; use -f FILE, -f DIR or -f - for standard input")
 	case o.timeout < 0 || o.rules.MinReady < 0 || o.logLines < 0:
 		return program.Usagef("--timeout, --min-ready and --log-lines cannot be negative")
 	}
@@ -84,7 +84,7 @@ func (p Commands) runFlags(cmd *cobra.Command, o *trialFlags, do func(ctx contex
 			return err
 		}
 		if p.Euid() != 0 {
-			return fmt.Errorf("%s must be started by root, because it makes containers, mounts and networks; try sudo", cmd.Name())
+			return fmt.Errorf("%s must be started by root, because it creates containers, mounts and networks; try sudo", cmd.Name())
 		}
 		systemd.FromEnvironment() // its variables are for the command that is run, which has them from p.env
 		return do(cmd.Context(), cfg, args)
@@ -283,7 +283,7 @@ func (p Commands) tell(w printer.Printer, r trial.Report, views []trial.View) {
 	}
 	for _, pod := range r.Pods {
 		for _, l := range pod.Logs {
-			p.Errs().Printf("--- the last lines of pod %s, container %s:\n", pod.Key(), l.Container)
+			p.Errs().Printf("--- last lines of pod %s, container %s:\n", pod.Key(), l.Container)
 			p.Errs().Block("    ", l.Text)
 		}
 	}
@@ -296,7 +296,7 @@ func after(s float64) string { return strconv.FormatFloat(s, 'f', 1, 64) + "s" }
 
 // late returns the error of a run that has timed out.
 func (o *trialFlags) late(r trial.Report) error {
-	err := fmt.Errorf("after %s not all pods are up", config.DurationText(o.timeout))
+	err := fmt.Errorf("not all pods are up after %s", config.DurationText(o.timeout))
 	if r.Reason != "" {
 		err = fmt.Errorf("%w: %s", err, r.Reason)
 	}

@@ -50,7 +50,7 @@ func (p Commands) openSlot(ctx context.Context, cfg *config.Loaded) (*Slot, erro
 			s.Release()
 		}
 	}
-	return nil, fmt.Errorf("there are %d runs already", maxRuns)
+	return nil, fmt.Errorf("%d runs already exist", maxRuns)
 }
 
 // sweep removes the leftovers of killed runs.
@@ -68,7 +68,7 @@ func (p Commands) sweep(ctx context.Context, cfg *config.Loaded) error {
 			continue
 		}
 		if s.Used() && !s.Kept() {
-			p.Errs().Printf("monopod: removing what a run that was killed has left (run %d)\n", s.number)
+			p.Errs().Printf("monopod: removing leftovers of a killed run (run %d)\n", s.number)
 			errs = append(errs, p.sweepSlot(ctx, s))
 		}
 		s.Release()
@@ -167,7 +167,7 @@ func KeepRun(ctx context.Context, cfg *config.Loaded, configFile string) error {
 		}
 		select {
 		case err := <-ended:
-			return errors.Join(errors.New("its agent has ended"), err)
+			return errors.Join(errors.New("its agent has exited"), err)
 		case <-ctx.Done():
 			return fmt.Errorf("its agent does not answer: %w", err)
 		case <-time.After(daemon.PollInterval / 2):

@@ -44,7 +44,7 @@ func (p Commands) UpCommand() *cobra.Command {
 			"the command. Environment of the command:\n\n" +
 			"    POD_WEB_IP                        address of pod web; POD_TEAM_WEB_IP for namespace team\n" +
 			"    POD_WEB_PORT_HTTP                 its port http; unnamed ports: their number\n" +
-			"    POD_WEB_HOSTPORT_HTTP             the host port of it\n" +
+			"    POD_WEB_HOSTPORT_HTTP             the host port of port http\n" +
 			"    POD_WEB_PORT, POD_WEB_HOSTPORT    the first port of each kind\n" +
 			"    MONOPOD_SOCKET                    lets `monopod logs web` and others use this run\n\n" +
 			"The annotation `monopod.dev/free-host-ports` (port names or numbers, or all) assigns free host ports. Signals go to the command. Without a command, " +
@@ -148,7 +148,7 @@ func (p Commands) use(ctx context.Context, g *stage, o *upOptions, r *trial.Repo
 	case <-eof:
 	case err := <-g.ended:
 		g.ended <- err
-		return program.ExitNotRun, errors.Join(errors.New("the agent of the run has ended"), err)
+		return program.ExitNotRun, errors.Join(errors.New("the agent of the run has exited"), err)
 	}
 	return program.ExitOK, nil
 }

@@ -57,7 +57,7 @@ func TestInstallAndUninstall(t *testing.T) {
 		t.Fatal(err)
 	}
 	testfiles.Write(t, d.Path("logind", "99-monopod.conf"), "")
-	for stdin, want := range map[string]string{"": "nobody has answered", "no\n": ""} {
+	for stdin, want := range map[string]string{"": "not confirmed", "no\n": ""} {
 		if r := command(stdin, "uninstall"); calls() != "" || !strings.Contains(r.Stderr, want) || r.Code != map[bool]int{true: 1}[want != ""] {
 			t.Errorf("%q: %+v", stdin, r)
 		}
@@ -198,7 +198,7 @@ func TestUninstallKeepsDataAndStopsADaemonThatRuns(t *testing.T) {
 	if code := commands(t.Context(), p, []string{"uninstall", "--yes", "--keep-data", "--config", d.Path("config.yaml")}); code != 0 {
 		t.Fatalf("code %d: %s", code, out)
 	}
-	if !strings.Contains(out.String(), "stopping the monopod that runs (pid ") {
+	if !strings.Contains(out.String(), "stopping the running monopod (pid ") {
 		t.Error(out)
 	}
 	if err := <-ended; err != nil {

@@ -79,7 +79,7 @@ func (p Commands) install(ctx context.Context, cfg *config.Loaded, o *installOpt
 	case err != nil && !errors.Is(err, fs.ErrNotExist):
 		return err
 	case err == nil && !systemd.IsOurs(string(old)):
-		return fmt.Errorf("%s is there and not of `monopod install`; remove it, or go on with it", h.Unit())
+		return fmt.Errorf("%s exists and was not created by `monopod install`; remove it, or keep using it", h.Unit())
 	}
 	exe, err := p.place(o.path)
 	if err != nil {

@@ -114,23 +114,23 @@ func (p Commands) uninstall(ctx context.Context, cfg *config.Loaded, o *uninstal
 
 // agreed prints what will be removed and asks for confirmation.
 func (p Commands) agreed(cfg *config.Loaded, o *uninstallOptions) (bool, error) {
-	data := "the images, volumes and all else in " + cfg.RootDirectory
+	data := "images, volumes and everything else in " + cfg.RootDirectory
 	if o.keepData {
 		data = "and leaves " + cfg.RootDirectory
 	}
-	p.Out().Printf("This stops and removes all pods of monopod, and removes %s, what is in %s,\nits network, cgroups and service.\n", data, cfg.StateDirectory)
+	p.Out().Printf("This stops and removes all pods of monopod, and removes %s, the contents of %s,\nits network, cgroups and service.\n", data, cfg.StateDirectory)
 	if o.yes {
 		return true, nil
 	}
-	p.Out().Printf("Go on? Write yes: ")
+	p.Out().Printf("Continue? Type yes: ")
 	line, err := bufio.NewReader(p.Stdin).ReadString('\n')
 	if strings.TrimSpace(line) == "yes" {
 		return true, nil
 	}
 	if err != nil {
-		return false, errors.New("nothing was done: nobody has answered; --yes does not ask")
+		return false, errors.New("aborted: not confirmed (use --yes)")
 	}
-	p.Out().Println("Nothing was done.")
+	p.Out().Println("Aborted.")
 	return false, nil
 }
 
@@ -149,7 +149,7 @@ func (p Commands) takeFromDaemon(ctx context.Context, cfg *config.Loaded) (dirlo
 		if pid == 0 || pid == asked {
 			continue
 		}
-		p.Out().Printf("stopping the monopod that runs (pid %d)\n", pid)
+		p.Out().Printf("stopping the running monopod (pid %d)\n", pid)
 		if err := syscall.Kill(pid, syscall.SIGTERM); err != nil && !errors.Is(err, syscall.ESRCH) {
 			return nil, fmt.Errorf("stop monopod (pid %d): %w", pid, err)
 		}
@@ -243,9 +243,9 @@ func (p Commands) untilGone(ctx context.Context, d *daemon.Daemon, broken <-chan
 		case <-changed:
 		case <-time.After(daemon.PollInterval):
 		case err := <-broken:
-			return fmt.Errorf("containers cannot be seen: %w", err)
+			return fmt.Errorf("the runtime does not respond: %w", err)
 		case <-ctx.Done():
-			return errors.New("cut off; `monopod uninstall` goes on where it was")
+			return errors.New("interrupted; run `monopod uninstall` again to resume")
 		}
 	}
 	return nil
@@ -301,7 +301,7 @@ func removeDirectory(dir string, keep []string) error {
 		return err
 	}
 	if len(mounts) > 0 {
-		return fmt.Errorf("%s is not removed: there are file systems mounted on %s; unmount them", dir, strings.Join(mounts, ", "))
+		return fmt.Errorf("%s is not removed: file systems are mounted on %s; unmount them", dir, strings.Join(mounts, ", "))
 	}
 	place, err := filepath.EvalSymlinks(dir)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -50,7 +50,7 @@ func (p *packer) add(f *os.File, name string, depth int) (bool, error) {
 	kind := st.Mode & unix.S_IFMT
 	if kind == unix.S_IFREG || kind == unix.S_IFDIR {
 		if made, err := kernelMade(f); made || err != nil {
-			p.addf("%s was left out: the kernel makes it", name)
+			p.addf("%s was skipped: it is a virtual file of the kernel", name)
 			return false, err
 		}
 	}
@@ -69,7 +69,7 @@ func (p *packer) add(f *os.File, name string, depth int) (bool, error) {
 		h.Typeflag, h.Linkname, h.Mode = tar.TypeSymlink, target, 0o777
 		return true, p.tar.WriteHeader(h)
 	}
-	p.addf("%s was left out: it is neither a file nor a directory", name)
+	p.addf("%s was skipped: it is neither a file nor a directory", name)
 	return false, nil
 }
 
@@ -97,7 +97,7 @@ func (p *packer) file(place *os.File, h *tar.Header) error {
 	if n == h.Size {
 		return nil
 	}
-	p.addf("%s has become shorter meanwhile; the rest of it is zeros", h.Name)
+	p.addf("%s became shorter during the copy; the rest is filled with zeros", h.Name)
 	clear(p.buf)
 	for n < h.Size {
 		k, err := p.tar.Write(p.buf[:min(h.Size-n, int64(len(p.buf)))])
@@ -127,7 +127,7 @@ func (r *reading) Read(b []byte) (int, error) {
 // directory adds one and all in it.
 func (p *packer) directory(place *os.File, h *tar.Header, name string, depth int) error {
 	if depth == maxDepth {
-		return fmt.Errorf("%s: more than %d directories lie in each other", name, maxDepth)
+		return fmt.Errorf("%s: directories are nested more than %d deep", name, maxDepth)
 	}
 	fd, err := unix.Openat(int(place.Fd()), ".", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {

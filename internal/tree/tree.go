@@ -59,6 +59,6 @@ func (w *warnings) addf(format string, args ...any) {
 
 func (w *warnings) end() {
 	if w.tell != nil && w.n > maxWarnings {
-		w.tell(fmt.Sprintf("%d more were left out", w.n-maxWarnings))
+		w.tell(fmt.Sprintf("%d more were skipped", w.n-maxWarnings))
 	}
 }

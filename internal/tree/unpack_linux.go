@@ -126,7 +126,7 @@ func (u *unpacker) add(r io.Reader, h *tar.Header, name string) error {
 		return u.file(r, base, fs.FileMode(h.Mode).Perm())
 	case tar.TypeSymlink:
 		if u.o.Careful && !stays(h.Linkname) {
-			u.addf("%s was left out: it is a link to %s", h.Name, h.Linkname)
+			u.addf("%s was skipped: it is a link to %s", h.Name, h.Linkname)
 			return nil
 		}
 		if err := u.clear(base); err != nil {
@@ -142,7 +142,7 @@ func (u *unpacker) add(r io.Reader, h *tar.Header, name string) error {
 	case tar.TypeXGlobalHeader:
 		return nil
 	}
-	u.addf("%s was left out: it is neither a file nor a directory", h.Name)
+	u.addf("%s was skipped: it is neither a file nor a directory", h.Name)
 	return nil
 }
 
@@ -183,7 +183,7 @@ func (u *unpacker) enter(dir string) error {
 		return nil
 	}
 	if strings.Count(dir, "/") >= maxDepth {
-		return fmt.Errorf("more than %d directories lie in each other", maxDepth)
+		return fmt.Errorf("directories are nested more than %d deep", maxDepth)
 	}
 	parent, err := beneath(u.into, dir)
 	if errors.Is(err, fs.ErrNotExist) && dir != "." {
@@ -211,7 +211,7 @@ func (u *unpacker) enter(dir string) error {
 	return nil
 }
 
-var errKernelMade = errors.New("the kernel makes what is there; it cannot be written")
+var errKernelMade = errors.New("these are virtual files of the kernel; they cannot be written")
 
 func (u *unpacker) leave() {
 	if u.parent != nil {

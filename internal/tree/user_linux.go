@@ -67,7 +67,7 @@ func (u User) become() error {
 		set(unix.SYS_SETRESUID, keep, uintptr(u.UID), keep),
 	)
 	if err != nil {
-		return fmt.Errorf("take the rights of user %d: %w", u.UID, err)
+		return fmt.Errorf("switch to user %d: %w", u.UID, err)
 	}
 	head := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	var data [2]unix.CapUserData

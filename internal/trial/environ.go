@@ -23,7 +23,7 @@ func (r Report) Environ() ([]string, error) {
 			prefix = "POD_" + variable(p.Namespace) + "_" + variable(p.Name)
 		}
 		if other := owner[prefix]; other != "" {
-			return nil, fmt.Errorf("the variables %s_* would be those of pod %s and of pod %s; give one of them another name", prefix, other, p.Key())
+			return nil, fmt.Errorf("the variables %s_* would belong to both pod %s and pod %s; rename one of them", prefix, other, p.Key())
 		}
 		owner[prefix] = p.Key().String()
 		if p.IP != "" {

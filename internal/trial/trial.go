@@ -112,7 +112,7 @@ func (t *Trial) Look(now time.Time, views []View, jobs map[string]string) (r Rep
 	}
 	for _, key := range t.pods {
 		if !seen[key] {
-			r.Pods = append(r.Pods, Pod{Namespace: key.Namespace, Name: key.Name, Result: Waiting, Reason: "it has not been made yet", Seconds: r.Seconds})
+			r.Pods = append(r.Pods, Pod{Namespace: key.Namespace, Name: key.Name, Result: Waiting, Reason: "it has not been created yet", Seconds: r.Seconds})
 		}
 	}
 	for _, w := range t.objects {

@@ -236,7 +236,7 @@ func TestWhatARegistrySaysIsNoErrorOfThisMachine(t *testing.T) {
 func TestAPodThatHasNotBeenMadeIsWaitedFor(t *testing.T) {
 	x := New(Rules{}, t0, []*manifests.Pod{{Object: pod("b", "")}, {Object: pod("a", "")}}, nil)
 	r, _ := x.Look(t0, []View{{Pod: pod("a", corev1.PodSucceeded)}}, nil)
-	if r.Decided() || r.Result != Waiting || len(r.Pods) != 2 || r.Pods[1].Name != "b" || r.Pods[1].Reason != "it has not been made yet" {
+	if r.Decided() || r.Result != Waiting || len(r.Pods) != 2 || r.Pods[1].Name != "b" || r.Pods[1].Reason != "it has not been created yet" {
 		t.Errorf("%+v", r)
 	}
 }

@@ -49,7 +49,7 @@ func Bytes(n int64) string {
 // Progress formats the progress of an image pull.
 func Progress(done, total int64) string {
 	if total <= 0 {
-		return "asking the registry"
+		return "contacting the registry"
 	}
 	return fmt.Sprintf("%s of %s (%d%%)", Bytes(done), Bytes(total), done*100/total)
 }

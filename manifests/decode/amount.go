@@ -23,9 +23,9 @@ type amount struct{ pods, bytes int }
 func (a *amount) add(pods, size int) string {
 	switch a.pods, a.bytes = a.pods+pods, a.bytes+pods*size; {
 	case a.pods > maxMadePods:
-		return fmt.Sprintf("the pods of one input, those that its workloads make included, may be %d at most", maxMadePods)
+		return fmt.Sprintf("one input may define at most %d pods, including those of its workloads", maxMadePods)
 	case a.bytes > maxMadeBytes:
-		return fmt.Sprintf("the templates of the workloads of one input, times their replicas, may have %d MiB at most", maxMadeBytes>>20)
+		return fmt.Sprintf("the templates of the workloads of one input, multiplied by their replicas, may have at most %d MiB", maxMadeBytes>>20)
 	}
 	return ""
 }

@@ -80,8 +80,8 @@ func TestWhatStandsForTooMuchIsRefusedWithItsField(t *testing.T) {
 			workload("Deployment", `"replicas":1000`, `"hostAliases":[`+repeated(500, `{"ip":"10.0.0.1","hostnames":["`+strings.Repeat("abcdefghi.", 9)+`abc"]}`)+`],`),
 			"spec.replicas", "32 MiB",
 		},
-		"many workloads": {repeatedDocs(3, workload("Deployment", `"replicas":900`, "")), "spec.replicas", "2000 at most"},
-		"many pods":      {repeatedDocs(2001, pod("", "")), "", "2000 at most"},
+		"many workloads": {repeatedDocs(3, workload("Deployment", `"replicas":900`, "")), "spec.replicas", "at most 2000 pods"},
+		"many pods":      {repeatedDocs(2001, pod("", "")), "", "at most 2000 pods"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var before, after runtime.MemStats

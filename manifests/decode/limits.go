@@ -17,9 +17,9 @@ const (
 
 // Messages shared by some limits.
 const (
-	tooManyProblems = "there are more than 1000 problems; what is behind them has not been looked at"
+	tooManyProblems = "there are more than 1000 problems; the rest of the input has not been checked"
 	tooManyObjects  = "there are more than 20000 objects in one input"
-	tooDeep         = "it is more than 4 lists deep in lists"
+	tooDeep         = "it has lists nested more than 4 deep"
 )
 
 // next counts one more object and reports whether the input is still within its limits.

@@ -107,9 +107,9 @@ func (l *loader) checkBytes(data []byte) error {
 	case len(data) > document.MaxSize:
 		return bad(fmt.Sprintf("the file has %d bytes, more than the %d MiB a manifest may have", len(data), document.MaxSize>>20), "split it")
 	case len(bytes.TrimSpace(data)) == 0:
-		return bad("it is empty", "write a Pod, or a comment if it is meant to hold none")
+		return bad("it is empty", "add a Pod, or a comment if it is meant to be empty")
 	case len(bytes.Trim(data, "\x00")) == 0:
-		return bad("the file holds nothing but zero bytes, as after a power cut", "write it again")
+		return bad("the file contains only zero bytes, as after a power cut", "write it again")
 	case bytes.HasPrefix(data, []byte{0xff, 0xfe}), bytes.HasPrefix(data, []byte{0xfe, 0xff}):
 		return bad("the file is UTF-16", "save it as UTF-8")
 	case !utf8.Valid(data):
@@ -211,7 +211,7 @@ func (l *loader) claim(id manifests.ObjectID, what string, e *manifests.Error) b
 	}
 	e.File, e.Field = l.file, "metadata.name"
 	e.Msg = fmt.Sprintf("%s is already defined at line %d of the same input", what, at)
-	e.Hint = "remove one of them or give it another name"
+	e.Hint = "rename or remove one of them"
 	l.errs = append(l.errs, e)
 	return false
 }

@@ -89,7 +89,7 @@ func (o Owned) Note() *manifests.Error {
 	if o.ID.Kind != "Pod" {
 		e.Kind = o.ID.Kind
 	}
-	e.Msg = fmt.Sprintf("ignored: %s makes it, and it would run twice", o.Maker)
+	e.Msg = fmt.Sprintf("ignored: %s creates it, so it would run twice", o.Maker)
 	return e
 }
 

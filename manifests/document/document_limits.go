@@ -34,7 +34,7 @@ func CheckLimits(d Document, size *int) error {
 	}
 	u := unfolder{}
 	if *size += u.size(&n); *size > MaxSize {
-		return fmt.Errorf("its aliases stand for more than %d MiB", MaxSize>>20)
+		return fmt.Errorf("its aliases expand to more than %d MiB", MaxSize>>20)
 	}
 	return nil
 }

@@ -35,8 +35,8 @@ func (s *Source) ForeignSpaceError() *manifests.Error {
 	r, _ := utf8.DecodeRune(s.Doc.Data[at[2]:])
 	return &manifests.Error{
 		File: s.File, Line: s.Doc.Line + line - 1, Column: column,
-		Msg:  fmt.Sprintf("here is the character U+%04X, which looks like a space and is none for YAML", r),
-		Hint: "replace it by a space; copying from a web page writes such characters",
+		Msg:  fmt.Sprintf("the character U+%04X looks like a space, but is not one for YAML", r),
+		Hint: "replace it with a space; such characters are often copied from web pages",
 	}
 }
 

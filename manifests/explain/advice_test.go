@@ -27,11 +27,11 @@ func TestAdviceForErrorsOfValidation(t *testing.T) {
 		},
 		{
 			"no containers",
-			field.Required(field.NewPath("spec", "containers"), ""), "write at least one, with a name and an image",
+			field.Required(field.NewPath("spec", "containers"), ""), "add at least one, with a name and an image",
 		},
 		{
 			"no image",
-			field.Required(containers.Child("image"), ""), "write which image it runs, as in image: docker.io/library/busybox:1.37",
+			field.Required(containers.Child("image"), ""), "set the image that it runs, as in image: docker.io/library/busybox:1.37",
 		},
 		{
 			"no name of an init container",
@@ -52,7 +52,7 @@ func TestAdviceForErrorsOfValidation(t *testing.T) {
 		{
 			"podman's policy",
 			field.NotSupported(containers.Child("imagePullPolicy"), "ifnewer", []string{"Always", "Never"}),
-			"podman's newer has no like in Kubernetes: write Always, or IfNotPresent to start without network",
+			"newer is a policy of podman: use Always, or IfNotPresent to start without network",
 		},
 		{
 			"a value like none",
@@ -72,7 +72,7 @@ func TestAdviceForErrorsOfValidation(t *testing.T) {
 		},
 		{
 			"a selector",
-			field.Invalid(field.NewPath("spec", "selector"), "x", "`selector` does not match template `labels`"), "write its labels into spec.template.metadata.labels, too",
+			field.Invalid(field.NewPath("spec", "selector"), "x", "`selector` does not match template `labels`"), "add its labels to spec.template.metadata.labels",
 		},
 		{
 			"a misspelled volume",
@@ -80,7 +80,7 @@ func TestAdviceForErrorsOfValidation(t *testing.T) {
 		},
 		{
 			"a volume that does not exist",
-			field.NotFound(containers.Child("volumeMounts").Index(1).Child("name"), "something-else"), "spec.volumes has none of that name",
+			field.NotFound(containers.Child("volumeMounts").Index(1).Child("name"), "something-else"), "spec.volumes has no volume of that name",
 		},
 		{
 			"a volume that has an error of its own",
@@ -174,7 +174,7 @@ func TestSyntaxErrorNamesLineAndCause(t *testing.T) {
 			"a line of YAML",
 			document.Document{Data: []byte("a: 1\nb: c: d\n"), Line: 10},
 			fmt.Errorf("yaml: line 2: mapping values are not allowed in this context"),
-			"f:11: mapping values are not allowed in this context; put the value in quotes: it has a colon and a space in it",
+			"f:11: mapping values are not allowed in this context; put the value in quotes: it contains a colon and a space",
 		},
 		{
 			"a tab in the indentation",
@@ -186,13 +186,13 @@ func TestSyntaxErrorNamesLineAndCause(t *testing.T) {
 			"a template",
 			document.Document{Data: []byte("a: 1\nb: {{ .x }}\n"), Line: 10},
 			fmt.Errorf("invalid map key: map[interface {}]interface {}{}"),
-			"f:11:4: a mapping cannot be the name of a field; this looks like a template that nobody has rendered yet",
+			"f:11:4: a mapping cannot be a key; this looks like a template that has not been rendered",
 		},
 		{
 			"a line beyond the end",
 			document.Document{Data: []byte("a: 1\n"), Line: 10},
 			fmt.Errorf("yaml: line 99: did not find expected key"),
-			"f:11: did not find expected key; look at the indentation, here and in the next line: what belongs together begins in the same column. A text of several lines is written behind key: |",
+			"f:11: did not find expected key; check the indentation, here and in the next line: entries of one level start in the same column. Multi-line text follows key: |",
 		},
 	} {
 		if got := explain.SyntaxError(&document.Source{File: "f", Doc: tt.doc}, tt.err).Error(); got != tt.want {

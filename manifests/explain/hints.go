@@ -25,7 +25,7 @@ func Advice(e *field.Error, spec *corev1.PodSpec) string {
 	case e.Type == field.ErrorTypeRequired:
 		return requiredAdvice(path)
 	case e.Type == field.ErrorTypeNotSupported && strings.HasSuffix(path, ".imagePullPolicy") && newerPolicy(was):
-		return "podman's newer has no like in Kubernetes: write Always, or IfNotPresent to start without network"
+		return "newer is a policy of podman: use Always, or IfNotPresent to start without network"
 	case e.Type == field.ErrorTypeNotSupported:
 		return didYouMean(was, quoted(e.Detail))
 	case e.Type == field.ErrorTypeInvalid && strings.HasPrefix(e.Detail, "a lowercase RFC 1123"):
@@ -35,7 +35,7 @@ func Advice(e *field.Error, spec *corev1.PodSpec) string {
 	case e.Type == field.ErrorTypeInvalid && strings.HasSuffix(path, ".schedule"):
 		return `write minute, hour, day, month and weekday, as in "*/5 * * * *"`
 	case e.Type == field.ErrorTypeInvalid && strings.HasSuffix(path, ".selector") && strings.Contains(e.Detail, "template"):
-		return "write its labels into spec.template.metadata.labels, too"
+		return "add its labels to spec.template.metadata.labels"
 	case e.Type == field.ErrorTypeNotFound && strings.HasSuffix(path, ".volumeMounts[].name") && spec != nil:
 		var names []string
 		for i := range spec.Volumes {
@@ -44,7 +44,7 @@ func Advice(e *field.Error, spec *corev1.PodSpec) string {
 		if slices.Contains(names, was) { // it has a mistake of its own
 			return ""
 		}
-		return cmp.Or(didYouMean(was, names), "spec.volumes has none of that name")
+		return cmp.Or(didYouMean(was, names), "spec.volumes has no volume of that name")
 	}
 	return ""
 }
@@ -55,13 +55,13 @@ func requiredAdvice(path string) string {
 	case path == "metadata.name":
 		return "give it a name, as in metadata: {name: web}"
 	case path == "spec.selector":
-		return "write labels that spec.template.metadata.labels has, as in selector: {matchLabels: {app: web}}"
+		return "use labels of spec.template.metadata.labels, as in selector: {matchLabels: {app: web}}"
 	case strings.HasSuffix(path, "spec.containers"):
-		return "write at least one, with a name and an image"
+		return "add at least one, with a name and an image"
 	case strings.HasSuffix(path, "ontainers[].name"):
 		return "give the container a name, as in name: web"
 	case strings.HasSuffix(path, "ontainers[].image"):
-		return "write which image it runs, as in image: docker.io/library/busybox:1.37"
+		return "set the image that it runs, as in image: docker.io/library/busybox:1.37"
 	case strings.HasSuffix(path, "Probe"):
 		return "write one of exec, httpGet, tcpSocket and grpc"
 	}
@@ -135,7 +135,7 @@ func spelledOut(v any, t reflect.Type, path string) string {
 		return "write it as a list: " + listOf(text, path)
 	}
 	if t.Kind() == reflect.Int64 && strings.Contains(path, "ecurityContext.") {
-		return "write its number (id): names of users and groups are known inside the image only"
+		return "use its numeric id: names of users and groups are only known inside the image"
 	}
 	forms := map[reflect.Type][]struct {
 		from *regexp.Regexp
@@ -156,7 +156,7 @@ func spelledOut(v any, t reflect.Type, path string) string {
 		}
 	}
 	if m := lostColon.FindStringSubmatch(text); t.Kind() == reflect.Struct && m != nil && schema.HasField(t, m[1]) {
-		return fmt.Sprintf("write a colon and a space between the two: %s: %s", m[1], m[2])
+		return fmt.Sprintf("separate the two with a colon and a space: %s: %s", m[1], m[2])
 	}
 	return ""
 }
@@ -193,34 +193,34 @@ func syntaxAdvice(msg string, lines []string, at int) (line int, advice string) 
 	case strings.HasPrefix(msg, "mapping values"):
 		for _, i := range []int{at - 1, at} {
 			if i >= 0 && noSpace.MatchString(here(i)) {
-				return i, "write a space behind the colon"
+				return i, "add a space after the colon"
 			}
 		}
 		if at > 0 && !strings.Contains(here(at-1), ":") && noPair.MatchString(here(at-1)) {
-			return at - 1, `this line is no "key: value"`
+			return at - 1, `this line is not "key: value"`
 		}
 		if twoPairs.MatchString(here(at)) {
-			return at, `put the value in quotes: it has a colon and a space in it`
+			return at, `put the value in quotes: it contains a colon and a space`
 		}
-		return at, "look at the indentation: keys that belong together begin in the same column"
+		return at, "check the indentation: keys of one level start in the same column"
 	case strings.HasPrefix(msg, "did not find expected key"), strings.Contains(msg, "expected '-' indicator"), strings.HasPrefix(msg, "could not find expected ':'"):
-		return at, "look at the indentation, here and in the next line: what belongs together begins in the same column. A text of several lines is written behind key: |"
+		return at, "check the indentation, here and in the next line: entries of one level start in the same column. Multi-line text follows key: |"
 	case strings.HasPrefix(msg, "found character that cannot start"):
 		for _, i := range []int{at, at - 1, at + 1} {
 			if m := special.FindStringSubmatch(here(i)); m != nil && i == min(max(i, 0), len(lines)-1) {
-				return i, fmt.Sprintf("put the value in quotes: it begins with %s", m[1])
+				return i, fmt.Sprintf("put the value in quotes: it starts with %s", m[1])
 			}
 		}
 	case strings.HasPrefix(msg, "found unexpected end of stream"):
 		odd := func(l string) bool { return strings.Count(l, `"`)%2 == 1 || strings.Count(l, `'`)%2 == 1 }
 		if i := slices.IndexFunc(lines, odd); i >= 0 {
-			return i, "a quote that begins here is not closed"
+			return i, "a quote that starts here is not closed"
 		}
 		return at, "a quote is not closed"
 	case strings.Contains(msg, "expected ',' or"):
 		return at, "a bracket is not closed, or a comma is missing"
 	case strings.Contains(msg, "unknown escape character"):
-		return at, "write the value in single quotes: in double quotes a backslash means something"
+		return at, "use single quotes: in double quotes a backslash is an escape character"
 	}
 	return at, ""
 }

@@ -156,7 +156,7 @@ func (in *inspector) wrongType(v any, t reflect.Type, path string) bool {
 	case t.Kind() == reflect.Slice && isMap:
 		p.Hint = `start each element with "- "`
 	case t.Kind() == reflect.String && isMap:
-		p.Hint = "put it in quotes if it is a text: a colon with a space behind it makes a mapping"
+		p.Hint = "put it in quotes if it is text: a colon followed by a space makes a mapping"
 	case isString && (t.Kind() == reflect.Bool || isNumber(v.(string)) && t.Kind() != reflect.Struct && t.Kind() != reflect.Slice):
 		p.Hint = "write it without quotes"
 	default:

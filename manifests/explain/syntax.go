@@ -53,7 +53,7 @@ func explainSyntax(s *document.Source, e *manifests.Error) {
 			line, column := document.LineColumn(s.Doc.Data, strings.Index(string(s.Doc.Data), "{{"))
 			e.Line, e.Column = s.Doc.Line+line-1, column
 		}
-		e.Hint = "this looks like a template that nobody has rendered yet"
+		e.Hint = "this looks like a template that has not been rendered"
 	case s.Doc.JSON && s.Node() != nil:
 		e.Hint = `what starts with "{" is read as JSON; put a line --- before it if it is meant as YAML`
 	case !s.Doc.JSON:
@@ -64,6 +64,6 @@ func explainSyntax(s *document.Source, e *manifests.Error) {
 		e.Hint = s.BooleanKey(strings.Fields(m)[1])
 	}
 	if strings.HasPrefix(e.Msg, "invalid map key: ") {
-		e.Msg = "a mapping cannot be the name of a field"
+		e.Msg = "a mapping cannot be a key"
 	}
 }

@@ -34,7 +34,7 @@ func initContainerFates(all []fieldFate) []fieldFate {
 
 const (
 	apiServer   = "never: needs an API server"
-	noFill      = "never: nothing here copies volumes or restores snapshots"
+	noFill      = "never: monopod cannot copy volumes or restore snapshots"
 	fillHint    = "fill the volume from an init container"
 	clusterDisk = "never: Kubernetes has removed this volume type or needs a cluster for it"
 	noSELinux   = "with SELinux in the kernel: applied to processes, root file system and volumes; otherwise ignored with a warning"

@@ -16,8 +16,8 @@ func RelativePath(p, at string) []document.Problem {
 		return nil
 	}
 	return []document.Problem{{
-		Path: at, Msg: fmt.Sprintf("not supported: %s is relative, and nobody knows to what", explain.Describe(p)),
-		Hint: fmt.Sprintf("write the whole path, as in %q", path.Join("/srv", path.Join("/", p))),
+		Path: at, Msg: fmt.Sprintf("not supported: %s is a relative path", explain.Describe(p)),
+		Hint: fmt.Sprintf("use an absolute path, as in %q", path.Join("/srv", path.Join("/", p))),
 	}}
 }
 

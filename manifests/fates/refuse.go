@@ -145,7 +145,7 @@ const maxUID = 128
 // identity refuses what an API server would replace: generated names, and uids that are no names for directories.
 func (r *refuser) identity(pod *corev1.Pod, it document.Item) {
 	if pod.Name == "" && pod.GenerateName != "" {
-		r.add(nil, it.Path("metadata.generateName"), "monopod does not make up names", "write metadata.name")
+		r.add(nil, it.Path("metadata.generateName"), "monopod does not generate names", "write metadata.name")
 	}
 	uid := string(pod.UID)
 	isName := !strings.ContainsFunc(uid, func(c rune) bool {

@@ -30,7 +30,7 @@ func TestRefusals(t *testing.T) {
 		{
 			name: "a generated name",
 			pod:  "metadata: {generateName: p-}\n",
-			want: []string{"metadata.generateName: monopod does not make up names; write metadata.name"},
+			want: []string{"metadata.generateName: monopod does not generate names; write metadata.name"},
 		},
 		{
 			name: "a name beside the generated one",
@@ -129,12 +129,12 @@ func TestRelativePaths(t *testing.T) {
 		{
 			name:   "a relative directory",
 			source: corev1.PersistentVolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "./a"}},
-			want:   []string{`spec.hostPath.path: not supported: the string "./a" is relative`},
+			want:   []string{`spec.hostPath.path: not supported: the string "./a" is a relative path`},
 		},
 		{
 			name:   "a path that climbs",
 			source: corev1.PersistentVolumeSource{Local: &corev1.LocalVolumeSource{Path: "../a"}},
-			want:   []string{`spec.local.path: not supported: the string "../a" is relative`},
+			want:   []string{`spec.local.path: not supported: the string "../a" is a relative path`},
 		},
 		{
 			name:   "a source without directory",
@@ -143,14 +143,14 @@ func TestRelativePaths(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) { compare(t, fates.RelativePaths(&tt.source, it), tt.want) })
 	}
-	if hint := fates.RelativePath("../a", "x")[0].Hint; hint != `write the whole path, as in "/srv/a"` {
+	if hint := fates.RelativePath("../a", "x")[0].Hint; hint != `use an absolute path, as in "/srv/a"` {
 		t.Errorf("the hint is %s", hint)
 	}
 }
 
 func TestClaimsAreNotFilled(t *testing.T) {
 	it := document.Item{Source: &document.Source{}}
-	const refused = ": not supported: nothing here copies volumes or restores snapshots; fill the volume from an init container"
+	const refused = ": not supported: monopod cannot copy volumes or restore snapshots; fill the volume from an init container"
 	compare(t, fates.ClaimSources(&corev1.PersistentVolumeClaimSpec{}, it, "spec"), nil)
 	both := corev1.PersistentVolumeClaimSpec{DataSource: &corev1.TypedLocalObjectReference{}, DataSourceRef: &corev1.TypedObjectReference{}}
 	compare(t, fates.ClaimSources(&both, it, "spec"), []string{"spec.dataSource" + refused, "spec.dataSourceRef" + refused})

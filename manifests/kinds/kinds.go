@@ -106,23 +106,23 @@ func whyIgnored(kind, group string) string {
 	case "Namespace":
 		return "namespaces need not exist"
 	case "NetworkPolicy":
-		return "nothing here filters the traffic of pods"
+		return "monopod does not filter the traffic of pods"
 	case "PodTemplate":
 		return "write a Pod or a Deployment to run it"
 	case "ServiceAccount":
-		return "there is no API server that a pod could log in to"
+		return "there is no API server that a pod could authenticate to"
 	case "Ingress", "IngressClass":
-		return "nothing here routes HTTP to pods; publish a port with hostPort"
+		return "monopod does not route HTTP to pods; publish a port with hostPort"
 	case "HorizontalPodAutoscaler":
-		return "the number of replicas is what is written"
+		return "the number of replicas is not scaled automatically"
 	case "CustomResourceDefinition":
 		return noController
 	}
 	switch group {
 	case "rbac.authorization.k8s.io", "admissionregistration.k8s.io", "apiregistration.k8s.io", "flowcontrol.apiserver.k8s.io":
-		return "there is no API server that it could be about"
+		return "it configures an API server, and there is none"
 	}
-	return "it means nothing on one machine"
+	return "it has no effect on a single machine"
 }
 
 const noController = "no controller for it runs here"
@@ -202,7 +202,7 @@ func Refuse(m map[string]any, it document.Item) document.Problem {
 	case kind == "":
 		return missingKind(m, it)
 	case otherTool(m, it.File) != "":
-		return document.Problem{Path: it.Path("kind"), Msg: "a " + kind + " is no manifest", Hint: otherTool(m, it.File), AtKey: true}
+		return document.Problem{Path: it.Path("kind"), Msg: "a " + kind + " is not a manifest", Hint: otherTool(m, it.File), AtKey: true}
 	case kind == "Pod" || kind == "PodList" || kind == "List":
 		return wrongVersion(kind, version, "v1", it)
 	}
@@ -242,7 +242,7 @@ func wrongVersion(kind, version, want string, it document.Item) document.Problem
 	case "":
 		p.Msg = "the apiVersion is missing"
 	case "v1beta1", "v1beta2", "v1beta3":
-		p.Msg = fmt.Sprintf("apiVersion %s has been gone since Kubernetes 1.0, and its fields differ from those of v1", version)
+		p.Msg = fmt.Sprintf("apiVersion %s was removed in Kubernetes 1.0, and its fields differ from those of v1", version)
 	default:
 		p.Msg = fmt.Sprintf("there is no %s in apiVersion %s", kind, version)
 	}

@@ -53,7 +53,7 @@ func TestRefuseSaysWhatIsWrongWithTheKind(t *testing.T) {
 		},
 		{
 			"a Pod of old", "f.yaml", "kind: Pod\napiVersion: v1beta3\n",
-			"apiVersion", "apiVersion v1beta3 has been gone since Kubernetes 1.0, and its fields differ from those of v1", "write apiVersion: v1",
+			"apiVersion", "apiVersion v1beta3 was removed in Kubernetes 1.0, and its fields differ from those of v1", "write apiVersion: v1",
 		},
 		{
 			"a Deployment of another group", "f.yaml", "kind: Deployment\napiVersion: extensions/v1beta1\n",
@@ -93,7 +93,7 @@ func TestRefuseSaysWhatIsWrongWithTheKind(t *testing.T) {
 		},
 		{
 			"a kustomization by its version", "f.yaml", "kind: Component\napiVersion: kustomize.config.k8s.io/v1alpha1\n",
-			"kind", "a Component is no manifest", kustomize,
+			"kind", "a Component is not a manifest", kustomize,
 		},
 	} {
 		m, it := parsed(t, tt.file, tt.text)
@@ -110,10 +110,10 @@ func TestIgnoredKindsAndWhy(t *testing.T) {
 		note          string
 		ignored       bool
 	}{
-		{"Ingress", "networking.k8s.io/v1", "nothing here routes HTTP to pods; publish a port with hostPort", true},
-		{"ClusterRole", "rbac.authorization.k8s.io/v1", "there is no API server that it could be about", true},
+		{"Ingress", "networking.k8s.io/v1", "monopod does not route HTTP to pods; publish a port with hostPort", true},
+		{"ClusterRole", "rbac.authorization.k8s.io/v1", "it configures an API server, and there is none", true},
 		{"Namespace", "v1", "namespaces need not exist", true},
-		{"Lease", "coordination.k8s.io/v1", "it means nothing on one machine", true},
+		{"Lease", "coordination.k8s.io/v1", "it has no effect on a single machine", true},
 		{"Certificate", "cert-manager.io/v1", "no controller for it runs here", true},
 		{"Lease", "v1", "", false},
 		{"Kustomization", "kustomize.config.k8s.io/v1beta1", "", false},

@@ -100,7 +100,7 @@ func (r *rewriter) selector(spec, labels map[string]any, kind string) {
 		return
 	}
 	spec["selector"] = map[string]any{"matchLabels": maps.Clone(labels)}
-	r.changed(selector, "spec.selector", "there is none: the labels of the template are taken")
+	r.changed(selector, "spec.selector", "it is missing: the labels of the template are used")
 }
 
 func (r *rewriter) meta(m map[string]any, at string) {
@@ -133,7 +133,7 @@ func (r *rewriter) pod(spec map[string]any, at string) {
 		r.container(c, paths[i])
 		if _, ok := inner(c, "lifecycle")["stopSignal"].(string); ok && spec["os"] == nil {
 			spec["os"] = map[string]any{"name": "linux"}
-			r.changed(system, at+"os", "there is none beside stopSignal: linux is taken")
+			r.changed(system, at+"os", "it is missing beside stopSignal: linux is used")
 		}
 	}
 }
@@ -152,7 +152,7 @@ func (r *rewriter) name(c map[string]any, at string, taken map[string]bool) {
 	}
 	taken[name] = true
 	c["name"] = name
-	r.changed(container, at+"name", fmt.Sprintf("there is none: the container is called %s, like its image", name))
+	r.changed(container, at+"name", fmt.Sprintf("it is missing: the container is named %s, like its image", name))
 }
 
 func (r *rewriter) container(c map[string]any, at string) {
@@ -236,7 +236,7 @@ func (r *rewriter) text(v any, path string) (string, bool) {
 	if r.left--; r.left < 0 || r.written(path) != text {
 		return "", false
 	}
-	r.changed(number, path, "a number, or true or false, is read as text; Kubernetes wants it in quotes")
+	r.changed(number, path, "a number, or true or false, is read as text; Kubernetes requires quotes")
 	return text, true
 }
 

@@ -50,11 +50,11 @@ items:
 		t.Errorf("probe %v, hook %v", got.LivenessProbe, got.Lifecycle.PreStop)
 	}
 	for _, want := range []string{
-		"f.yaml:6:41: pod default/a: items[0].metadata.labels[version]: a number, or true or false, is read as text; Kubernetes wants it in quotes (and 7 more)",
+		"f.yaml:6:41: pod default/a: items[0].metadata.labels[version]: a number, or true or false, is read as text; Kubernetes requires quotes (and 7 more)",
 		`f.yaml:12:24: pod default/a: items[0].spec.containers[0].imagePullPolicy: "missing" is read as IfNotPresent`,
 		`f.yaml:13:45: pod default/a: items[0].spec.containers[0].ports[0].protocol: "tcp" is read as TCP`,
-		"items[0].spec.containers[0].name: there is none: the container is called web, like its image",
-		"items[0].spec.os: there is none beside stopSignal: linux is taken",
+		"items[0].spec.containers[0].name: it is missing: the container is named web, like its image",
+		"items[0].spec.os: it is missing beside stopSignal: linux is used",
 	} {
 		if !strings.Contains(notes, want) {
 			t.Errorf("%q is not in the notes:\n%s", want, notes)
@@ -66,7 +66,7 @@ func TestAWorkloadWithoutASelectorSelectsItsTemplate(t *testing.T) {
 	t.Parallel()
 	c, notes := notesOf(t, "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: a}\nspec: {template: {metadata: {labels: {app: 1}}, spec: {containers: [{name: a, image: b, args: [1]}]}}}\n")
 	_, selector, _ := manifests.TemplateOf(c.Workloads[0].Object)
-	if selector.MatchLabels["app"] != "1" || !strings.Contains(notes, "f.yaml:4:1: deployment default/a: spec.selector: there is none: the labels of the template are taken") {
+	if selector.MatchLabels["app"] != "1" || !strings.Contains(notes, "f.yaml:4:1: deployment default/a: spec.selector: it is missing: the labels of the template are used") {
 		t.Errorf("selector %v, notes\n%s", selector, notes)
 	}
 }

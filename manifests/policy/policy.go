@@ -83,8 +83,8 @@ func (p Policy) DefaultForAll(isDefault bool, it document.Item, path, what strin
 		return nil
 	}
 	return []document.Problem{{
-		Path: it.Path(path), Msg: "a class of this source may not be the default of all " + what + ", which has effect on other sources",
-		Hint: "name the class in those that are to have it, or set criticalPods: true for the source in the configuration",
+		Path: it.Path(path), Msg: "a class of this source may not be the default of all " + what + ", which affects other sources",
+		Hint: "name the class in each object that needs it, or set criticalPods: true for the source in the configuration",
 	}}
 }
 
@@ -109,7 +109,7 @@ func (p Policy) VolumeViolations(v *corev1.PersistentVolume, it document.Item) [
 	}
 	return []document.Problem{{
 		Path: it.Path("spec." + kind), Msg: fmt.Sprintf("violates PodSecurity %q: pods of this source may not use %s volumes, not even through claims", p.PodSecurity, kind),
-		Hint: "write the PersistentVolume in a source of the administrator's",
+		Hint: "define the PersistentVolume in a source of the administrator",
 	}}
 }
 
@@ -146,9 +146,9 @@ func (p Policy) forbiddenSysctls(pod *corev1.Pod, it document.Item) []document.P
 			Msg:  fmt.Sprintf("SysctlForbidden: forbidden sysctl: %q not allowlisted", s.Name),
 		}
 		if container.SysctlNamespace(name) == "" {
-			at.Hint = "it belongs to the whole machine: set it there"
+			at.Hint = "it applies to the whole machine: set it there"
 		} else {
-			at.Hint = "name it in allowedUnsafeSysctls of the configuration"
+			at.Hint = "add it to allowedUnsafeSysctls in the configuration"
 		}
 		found = append(found, at)
 	}

@@ -19,13 +19,13 @@ func TestSysctlsOfANode(t *testing.T) {
 		{name: "net.ipv4.tcp_syncookies"},
 		{name: "net/ipv4/tcp_syncookies"},
 		{name: "kernel.shm_rmid_forced"},
-		{name: "kernel.msgmax", want: `SysctlForbidden: forbidden sysctl: "kernel.msgmax" not allowlisted; name it in allowedUnsafeSysctls`},
+		{name: "kernel.msgmax", want: `SysctlForbidden: forbidden sysctl: "kernel.msgmax" not allowlisted; add it to allowedUnsafeSysctls`},
 		{name: "kernel.msgmax", allowed: []string{"kernel.msg*"}},
 		{name: "kernel/msgmax", allowed: []string{"kernel.msgmax"}},
 		{name: "net.core.somaxconn", allowed: []string{"net.core.*"}},
 		{name: "net.core.somaxconn", allowed: []string{"net.core.some", "kernel.msg*"}, want: "not allowlisted"},
 		{name: "net.core.somaxconn", allowed: []string{"net.core"}, want: "not allowlisted"},
-		{name: "vm.swappiness", want: "it belongs to the whole machine"},
+		{name: "vm.swappiness", want: "it applies to the whole machine"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			_, err := decode.Pods("f", []byte(strings.Replace(pod, "NAME", tt.name, 1)), decode.Options{Policy: policy.Policy{AllowedUnsafeSysctls: tt.allowed}})

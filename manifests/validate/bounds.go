@@ -67,6 +67,6 @@ func (c podsChecker) bounds(spec *field.Path) {
 		}
 	}
 	if size > maxHostsFile {
-		c.Add(check.TooLong(spec.Child("hostAliases"), fmt.Sprintf("they may add %d bytes to /etc/hosts at most", maxHostsFile)))
+		c.Add(check.TooLong(spec.Child("hostAliases"), fmt.Sprintf("they may add at most %d bytes to /etc/hosts", maxHostsFile)))
 	}
 }

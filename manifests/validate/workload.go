@@ -116,7 +116,7 @@ func (c objectsChecker) job(obj metav1.Object, effective, written corev1.Restart
 		"backoffLimitPerIndex": spec.BackoffLimitPerIndex, "maxFailedIndexes": spec.MaxFailedIndexes,
 	} {
 		if !reflect.ValueOf(value).IsNil() {
-			c.Forbidden(path.Child(name), "monopod does not carry it out")
+			c.Forbidden(path.Child(name), "monopod does not implement it")
 		}
 	}
 }

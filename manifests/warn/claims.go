@@ -30,7 +30,7 @@ func (c *checker) claim(o *manifests.Object, at string, spec *corev1.PersistentV
 	case v == nil:
 		say(fmt.Sprintf("there is no PersistentVolume %s in these files: pods with the claim wait for it", spec.VolumeName), "add the document, or remove the field: the claim gets a directory then")
 	case !manifests.Mountable(v):
-		say(fmt.Sprintf("PersistentVolume %s cannot be mounted here, as those of CSI drivers and of clouds: pods with the claim wait", v.Name), "remove the field: "+claimHint)
+		say(fmt.Sprintf("PersistentVolume %s cannot be mounted here, like all those of CSI drivers and clouds: pods with the claim wait", v.Name), "remove the field: "+claimHint)
 	}
 }
 
@@ -46,7 +46,7 @@ func (c *checker) persistentVolume(o *manifests.Object, v *corev1.PersistentVolu
 	if manifests.Mountable(v) {
 		return
 	}
-	e := finding(o.ID(), o.Origin, "no claim gets it: volumes of CSI drivers and of clouds cannot be mounted here", mountHint)
+	e := finding(o.ID(), o.Origin, "it is never bound to a claim: volumes of CSI drivers and clouds cannot be mounted here", mountHint)
 	e.Field = "spec"
 	c.warn(e)
 	ref := v.Spec.ClaimRef

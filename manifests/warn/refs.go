@@ -141,11 +141,11 @@ func (c *checker) ports() {
 		var own []owner
 		manifestPorts(u, func(field string, h manifests.HostPort) {
 			if u.copies > 1 {
-				c.warn(u.about(field, fmt.Sprintf("its %d pods cannot all have the host port %s: all but one wait", u.copies, h), "write replicas: 1, or leave out hostPort and have clients use a Service"))
+				c.warn(u.about(field, fmt.Sprintf("its %d pods cannot share host port %s: all but one wait", u.copies, h), "set replicas: 1, or remove hostPort and use a Service"))
 			}
 			for _, o := range taken[h.Port] {
 				if o.Overlaps(h) && (u.id.Kind != "Pod" || o.unit.id.Kind != "Pod") { // of two Pods that is an error
-					c.warn(u.about(field, fmt.Sprintf("host port %s is also that of %s at %s: one of them waits", h, o.unit.id, place(o.unit.origin)), "give one of them another port"))
+					c.warn(u.about(field, fmt.Sprintf("host port %s is also used by %s at %s: one of them waits", h, o.unit.id, place(o.unit.origin)), "change the port of one of them"))
 					break
 				}
 			}

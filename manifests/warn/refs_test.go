@@ -109,7 +109,7 @@ func TestHostPortsOverlapByAddressAndProtocol(t *testing.T) {
 		{"no host port", "{containerPort: 80}", false},
 	} {
 		got, _ := of(t, false, aPod("a", ", ports: [{containerPort: 1, hostPort: 80}]", ""), deployment(tt.port))
-		if strings.Contains(got, "is also that of Pod default/a") != tt.want {
+		if strings.Contains(got, "is also used by Pod default/a") != tt.want {
 			t.Errorf("%s: %q", tt.name, got)
 		}
 	}

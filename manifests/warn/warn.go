@@ -148,7 +148,7 @@ func (u *unit) containers(f func(path string, c *corev1.Container)) {
 func (c *checker) images(u *unit) {
 	bad := func(path, image string) {
 		if _, err := reference.ParseNormalizedNamed(image); err != nil && image != "" {
-			c.errs = append(c.errs, u.about(path, fmt.Sprintf("%q is no name of an image: %v", image, err), "write it as in docker.io/library/busybox:1.37"))
+			c.errs = append(c.errs, u.about(path, fmt.Sprintf("%q is not an image name: %v", image, err), "write it as in docker.io/library/busybox:1.37"))
 		}
 	}
 	u.containers(func(path string, k *corev1.Container) { bad(path+".image", k.Image) })
@@ -186,21 +186,21 @@ func (c *checker) service(o *manifests.Object, s *corev1.Service) {
 	spec := &s.Spec
 	switch {
 	case spec.Type == corev1.ServiceTypeNodePort || spec.Type == corev1.ServiceTypeLoadBalancer:
-		say("spec.type", fmt.Sprintf("%s opens no port of the machine: a Service is a name for pods here", spec.Type), "write hostPort in the pod")
+		say("spec.type", fmt.Sprintf("%s does not open a port of the machine: here, a Service is only a name for pods", spec.Type), "set hostPort in the pod")
 	case len(spec.ExternalIPs) > 0:
-		say("spec.externalIPs", "nothing listens on these addresses: a Service is a name for pods here", "write hostPort and hostIP in the pod")
+		say("spec.externalIPs", "nothing listens on these addresses: here, a Service is only a name for pods", "set hostPort and hostIP in the pod")
 	}
 	if spec.Type == corev1.ServiceTypeExternalName {
 		return
 	}
 	if len(spec.Selector) == 0 {
-		say("spec.selector", "there is none: the name stands for no pod, and Endpoints are not read", "write the labels of the pods")
+		say("spec.selector", "it is missing: the name resolves to no pod, and Endpoints are not read", "set it to the labels of the pods")
 	}
 	for i := range spec.Ports {
 		p := &spec.Ports[i]
 		if target := c.target(s, p); target != 0 && target != p.Port {
-			say(fmt.Sprintf("spec.ports[%d].port", i), fmt.Sprintf("nothing listens on port %d: the name stands for the pods themselves, which listen on %d", p.Port, target),
-				fmt.Sprintf("have clients use port %d, and write it here, too", target))
+			say(fmt.Sprintf("spec.ports[%d].port", i), fmt.Sprintf("nothing listens on port %d: the name resolves to the pods themselves, which listen on %d", p.Port, target),
+				fmt.Sprintf("use port %d in clients, and set it here, too", target))
 		}
 	}
 }
@@ -249,7 +249,7 @@ func (c *checker) names() {
 			if slices.Contains([]string{u.id.Kind, other.id.Kind}, "Pod") && u.id.Kind == other.id.Kind {
 				continue // that is an error
 			}
-			e := finding(u.id, u.origin, fmt.Sprintf("its pod %s is called like the one of %s at %s: only one of them runs", name, other.id, place(other.origin)), "give one of them another name")
+			e := finding(u.id, u.origin, fmt.Sprintf("its pod %s has the same name as that of %s at %s: only one of them runs", name, other.id, place(other.origin)), "rename one of them")
 			e.Field = "metadata.name"
 			c.warn(e)
 			break

@@ -70,21 +70,21 @@ func TestWhatWillWaitIsWarnedOf(t *testing.T) {
 		}, ""},
 		{"a RuntimeClass", []string{aPod("a", "", ", runtimeClassName: kata")}, "spec.runtimeClassName: there is no RuntimeClass kata"},
 		{"in a workload", []string{fmt.Sprintf(head, "Deployment", 1, ", envFrom: [{configMapRef: {name: c}}]", "", "")}, "f:1: deployment default/web: spec.template.spec.containers[0].envFrom[0].configMapRef.name: there is no ConfigMap default/c"},
-		{"another machine", []string{aPod("a", "", ", nodeSelector: {kubernetes.io/arch: s390x}")}, "spec.nodeSelector: it is never started on this machine: it asks for kubernetes.io/arch=s390x"},
-		{"a host port of several", []string{fmt.Sprintf(head, "Deployment", 2, port, "", "")}, "spec.template.spec.containers[0].ports[0]: its 2 pods cannot all have the host port 8080/TCP"},
-		{"a port of the host's network of several", []string{fmt.Sprintf(head, "Deployment", 2, ", ports: [{containerPort: 80}]", ", hostNetwork: true", "")}, "cannot all have the host port 80/TCP"},
+		{"another machine", []string{aPod("a", "", ", nodeSelector: {kubernetes.io/arch: s390x}")}, "spec.nodeSelector: it is never started on this machine: it requires kubernetes.io/arch=s390x"},
+		{"a host port of several", []string{fmt.Sprintf(head, "Deployment", 2, port, "", "")}, "spec.template.spec.containers[0].ports[0]: its 2 pods cannot share host port 8080/TCP"},
+		{"a port of the host's network of several", []string{fmt.Sprintf(head, "Deployment", 2, ", ports: [{containerPort: 80}]", ", hostNetwork: true", "")}, "cannot share host port 80/TCP"},
 		{"a host port of one", []string{fmt.Sprintf(head, "Deployment", 1, port, "", "")}, ""},
-		{"a host port twice", []string{aPod("a", port, ""), fmt.Sprintf(head, "Deployment", 1, port, "", "")}, "f:6: deployment default/web: spec.template.spec.containers[0].ports[0]: host port 8080/TCP is also that of Pod default/a at f:1"},
-		{"a pod of a workload's name", []string{aPod("web-0", "", ""), fmt.Sprintf(head, "StatefulSet", 1, "", "", "")}, "f:6: statefulset default/web: metadata.name: its pod web-0 is called like the one of Pod default/web-0 at f:1"},
-		{"pods of two workloads", []string{fmt.Sprintf(head, "Deployment", 1, "", "", ""), fmt.Sprintf(head, "StatefulSet", 1, "", "", "")}, "its pod web-0 is called like the one of Deployment default/web"},
-		{"a NodePort", []string{service("type: NodePort, ports: [{port: 80}]")}, "f:1: service default/s: spec.type: NodePort opens no port of the machine"},
-		{"a LoadBalancer", []string{service("type: LoadBalancer, ports: [{port: 80}]")}, "spec.type: LoadBalancer opens no port of the machine"},
-		{"another port", []string{service("ports: [{port: 80, targetPort: 8080}]")}, "spec.ports[0].port: nothing listens on port 80: the name stands for the pods themselves, which listen on 8080; have clients use port 8080"},
+		{"a host port twice", []string{aPod("a", port, ""), fmt.Sprintf(head, "Deployment", 1, port, "", "")}, "f:6: deployment default/web: spec.template.spec.containers[0].ports[0]: host port 8080/TCP is also used by Pod default/a at f:1"},
+		{"a pod of a workload's name", []string{aPod("web-0", "", ""), fmt.Sprintf(head, "StatefulSet", 1, "", "", "")}, "f:6: statefulset default/web: metadata.name: its pod web-0 has the same name as that of Pod default/web-0 at f:1"},
+		{"pods of two workloads", []string{fmt.Sprintf(head, "Deployment", 1, "", "", ""), fmt.Sprintf(head, "StatefulSet", 1, "", "", "")}, "its pod web-0 has the same name as that of Deployment default/web"},
+		{"a NodePort", []string{service("type: NodePort, ports: [{port: 80}]")}, "f:1: service default/s: spec.type: NodePort does not open a port of the machine"},
+		{"a LoadBalancer", []string{service("type: LoadBalancer, ports: [{port: 80}]")}, "spec.type: LoadBalancer does not open a port of the machine"},
+		{"another port", []string{service("ports: [{port: 80, targetPort: 8080}]")}, "spec.ports[0].port: nothing listens on port 80: the name resolves to the pods themselves, which listen on 8080; use port 8080 in clients"},
 		{"another port by name", []string{service("ports: [{port: 80, targetPort: http}]"), fmt.Sprintf(head, "Deployment", 1, ", ports: [{name: http, containerPort: 8080}]", "", "")}, "nothing listens on port 80"},
 		{"the same port", []string{service("ports: [{port: 80, targetPort: 80}, {name: b, port: 81}]")}, ""},
-		{"a Service for nobody", []string{"apiVersion: v1\nkind: Service\nmetadata: {name: s}\nspec: {ports: [{port: 80}]}\n"}, "spec.selector: there is none"},
+		{"a Service for nobody", []string{"apiVersion: v1\nkind: Service\nmetadata: {name: s}\nspec: {ports: [{port: 80}]}\n"}, "spec.selector: it is missing"},
 		{"another name", []string{"apiVersion: v1\nkind: Service\nmetadata: {name: s}\nspec: {type: ExternalName, externalName: example.com}\n"}, ""},
-		{"a volume of a driver", []string{"apiVersion: v1\nkind: PersistentVolume\nmetadata: {name: v}\nspec: {capacity: {storage: 1Gi}, accessModes: [ReadWriteOnce], csi: {driver: d, volumeHandle: h}}\n"}, "f:1: persistentvolume v: spec: no claim gets it"},
+		{"a volume of a driver", []string{"apiVersion: v1\nkind: PersistentVolume\nmetadata: {name: v}\nspec: {capacity: {storage: 1Gi}, accessModes: [ReadWriteOnce], csi: {driver: d, volumeHandle: h}}\n"}, "f:1: persistentvolume v: spec: it is never bound to a claim"},
 	} {
 		got, errs := of(t, false, c.docs...)
 		if c.want == "" && got != "" || c.want != "" && (strings.Count(got, "\n") != 1 || !strings.Contains(got, c.want)) || errs != "" {
@@ -110,7 +110,7 @@ func TestAClaimOfAVolumeThatCannotBeMountedIsWarnedOf(t *testing.T) {
 		"that names both": {claim("volumeName: v, "), volume(csi + ", claimRef: {name: data, namespace: default}"), "f:1: persistentvolumeclaim default/data: spec.volumeName: PersistentVolume v cannot be mounted here"},
 	} {
 		got, errs := of(t, false, c.claim, c.volume)
-		if strings.Count(got, "\n") != 2 || !strings.Contains(got, c.want) || !strings.Contains(got, "persistentvolume v: spec: no claim gets it") || errs != "" {
+		if strings.Count(got, "\n") != 2 || !strings.Contains(got, c.want) || !strings.Contains(got, "persistentvolume v: spec: it is never bound to a claim") || errs != "" {
 			t.Errorf("a volume %s: got\n%s%s", name, got, errs)
 		}
 	}
@@ -120,7 +120,7 @@ func TestNamesThatAreNoImagesAreErrors(t *testing.T) {
 	t.Parallel()
 	for _, image := range []string{"Nginx", "a b", "nginx:", "{{ image }}", "docker.io/UPPER/x"} {
 		_, errs := of(t, false, strings.Replace(aPod("a", "", ""), "image: b", fmt.Sprintf("image: %q", image), 1))
-		if !strings.Contains(errs, fmt.Sprintf("f:1: pod default/a: spec.containers[0].image: %q is no name of an image", image)) {
+		if !strings.Contains(errs, fmt.Sprintf("f:1: pod default/a: spec.containers[0].image: %q is not an image name", image)) {
 			t.Errorf("%s: %q", image, errs)
 		}
 	}

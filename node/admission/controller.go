@@ -69,7 +69,7 @@ func New(cfg Config) *Controller {
 func (c *Controller) Load() {
 	st, err := c.cfg.Store.Load()
 	if err != nil {
-		c.cfg.Log.Error("read the drain of an earlier run; pods may run", "err", err)
+		c.cfg.Log.Error("cannot read the drain state of an earlier run; pods may start", "err", err)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -141,7 +141,7 @@ func (c *Controller) stoppingLocked() ([]drain.Pod, error) {
 
 // Cordon implements node.Scheduler.
 func (c *Controller) Cordon(r localapi.DrainRequest) (localapi.Schedule, error) {
-	return c.change(func(st *drain.State) { st.Cordoned, st.Boot = true, c.boot(r) }, "NodeNotSchedulable", "no new pods are started")
+	return c.change(func(st *drain.State) { st.Cordoned, st.Boot = true, c.boot(r) }, "NodeNotSchedulable", "new pods are not started")
 }
 
 // Drain implements node.Scheduler.
@@ -150,7 +150,7 @@ func (c *Controller) Drain(r localapi.DrainRequest) (localapi.Schedule, error) {
 	if err := d.Check(); err != nil {
 		return localapi.Schedule{}, badRequest(err)
 	}
-	return c.change(func(st *drain.State) { st.Cordoned, st.Drain, st.Boot = true, d, c.boot(r) }, "Draining", "pods are stopped, those of the lowest priority first")
+	return c.change(func(st *drain.State) { st.Cordoned, st.Drain, st.Boot = true, d, c.boot(r) }, "Draining", "stopping pods, the lowest priority first")
 }
 
 // Undrain implements node.Scheduler.
@@ -267,7 +267,7 @@ func (c *Controller) HandOver(ctx context.Context) {
 		c.mu.Unlock()
 		if len(left) == 0 && err == nil {
 			if err := cleanup(ctx); err != nil {
-				c.cfg.Log.Warn("remove what pods were run with", "err", err)
+				c.cfg.Log.Warn("clean up after the pods", "err", err)
 			}
 			return
 		}

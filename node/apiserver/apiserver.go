@@ -186,7 +186,7 @@ func (a *Agent) Run(ctx context.Context) error {
 		next := w.Next()
 		if w.News(err) {
 			a.cfg.Tell(manifests.Key{}, err)
-			a.log.Warn("this machine is not reported to the API server now; trying again", "err", err)
+			a.log.Warn("cannot report this machine to the API server; retrying", "err", err)
 		}
 		if a.rest(ctx, next, ready) {
 			w.Sooner()

@@ -109,7 +109,7 @@ func (a *Agent) sendEvents(ctx context.Context, c *client.Client) error {
 				return e
 			}
 			if w.News(err) {
-				a.log.Info("events are not sent; trying again", "err", err)
+				a.log.Info("cannot send events; retrying", "err", err)
 			}
 			client.Pause(ctx, w.Next(), nil)
 		}
@@ -143,7 +143,7 @@ func (o *outbox) send(ctx context.Context) error {
 	fresh := o.cfg.Events.List(events.Filter{After: o.after})
 	sort.Slice(fresh, func(i, j int) bool { return revision(&fresh[i]) < revision(&fresh[j]) })
 	if len(fresh) > maxPending {
-		o.log.Info("events are left out: there are too many", "count", len(fresh)-maxPending)
+		o.log.Info("events are dropped: there are too many", "count", len(fresh)-maxPending)
 		fresh = fresh[len(fresh)-maxPending:]
 	}
 	for i := range fresh {
@@ -159,7 +159,7 @@ func (o *outbox) send(ctx context.Context) error {
 			}
 			if why := reasonOf(err); err != nil && why != o.refused {
 				o.refused = why
-				o.log.Warn("an event is refused, and left out; so are others for the same reason", "event", e.Reason, "err", err)
+				o.log.Warn("an event was refused and is dropped, as are others for the same reason", "event", e.Reason, "err", err)
 			}
 		}
 		o.passed(revision(e))

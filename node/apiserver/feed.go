@@ -80,7 +80,7 @@ func (f *feed) run(ctx context.Context, a *Agent) error {
 				return e
 			}
 			if f.w.News(err) {
-				a.log.Info("the API server does not tell what there is; trying again", "what", f.resource, "err", err)
+				a.log.Info("cannot list objects at the API server; retrying", "what", f.resource, "err", err)
 			}
 		}
 		if a.rest(ctx, f.w.Next(), ready) {

@@ -153,8 +153,8 @@ func TestWhatNoKubeletAdmitsHasFailed(t *testing.T) {
 	for uid, want := range map[types.UID]string{
 		"uid-of-windows": "Failed PodOSNotSupported Pod was rejected: Failed to admit pod as the OS field doesn't match node OS",
 		"uid-of-selects": "Failed PodOSSelectorNodeLabelDoesNotMatch Pod was rejected: Failed to admit pod as the `kubernetes.io/os` label doesn't match node label",
-		"uid-of-arm":     "Failed NodeAffinity Pod was rejected: Predicate NodeAffinity failed: node(s) didn't match Pod's node affinity/selector: it asks for kubernetes.io/arch=arm64, and this machine has amd64",
-		"uid-of-affine":  "Failed NodeAffinity Pod was rejected: Predicate NodeAffinity failed: node(s) didn't match Pod's node affinity/selector: no term of its node affinity is for a machine with linux/amd64",
+		"uid-of-arm":     "Failed NodeAffinity Pod was rejected: Predicate NodeAffinity failed: node(s) didn't match Pod's node affinity/selector: it requires kubernetes.io/arch=arm64, but this machine has amd64",
+		"uid-of-affine":  "Failed NodeAffinity Pod was rejected: Predicate NodeAffinity failed: node(s) didn't match Pod's node affinity/selector: no term of its node affinity matches a machine with linux/amd64",
 		"uid-of-sysctl":  `Failed SysctlForbidden Pod was rejected: forbidden sysctl: "kernel.msgmax" not allowlisted`,
 		"uid-of-ports":   "Failed NodePorts Pod was rejected: host port 80/TCP is taken by pod default/old",
 	} {

@@ -273,10 +273,10 @@ func TestAMachineIsANodeAsSoonAsItsOwnAPIServerIsReady(t *testing.T) {
 			pods, said := newBoard(running("web")), &words{}
 			cfg := config(t, r.Kubeconfig(r.proxy.Address(), apitest.Node("n1")), pods)
 			cfg.firstWait, cfg.lastWait, cfg.Log = 10*time.Minute, 10*time.Minute, slog.New(slog.NewTextHandler(said, nil))
-			failures, failure := 2, "the API server does not tell what there is"
+			failures, failure := 2, "cannot list objects at the API server"
 			if bootstrap {
 				cfg.Kubeconfig, cfg.Bootstrap = filepath.Join(t.TempDir(), "kubeconfig"), r.BootstrapKubeconfig(r.proxy.Address())
-				failures, failure = 1, "this machine is not reported to the API server now"
+				failures, failure = 1, "cannot report this machine to the API server"
 			}
 			r.proxy.Set(apitest.Mode{Refuse: true})
 			stop := start(t, cfg)

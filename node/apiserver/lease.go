@@ -52,7 +52,7 @@ func (a *Agent) renewLease(ctx context.Context, c *client.Client) error {
 			return e
 		}
 		if w.News(err) {
-			a.log.Warn("the lease is not renewed; trying again", "err", err)
+			a.log.Warn("cannot renew the lease; retrying", "err", err)
 		}
 		client.Pause(ctx, w.Next(), nil)
 	}

@@ -194,7 +194,7 @@ func (a *Agent) reportNode(ctx context.Context, c *client.Client) error {
 			good = false
 			if w.News(err) {
 				a.cfg.Tell(manifests.Key{}, err)
-				a.log.Warn("the Node object cannot be reported; trying again", "node", a.cfg.NodeName, "err", err)
+				a.log.Warn("cannot update the Node object; retrying", "node", a.cfg.NodeName, "err", err)
 			}
 			client.Pause(ctx, w.Next(), nil)
 			continue
@@ -204,7 +204,7 @@ func (a *Agent) reportNode(ctx context.Context, c *client.Client) error {
 		if _, known := a.store.theNode(); known && !good {
 			good = true
 			a.cfg.Tell(manifests.Key{}, nil)
-			a.log.Info("the Node object is as it should be", "node", a.cfg.NodeName)
+			a.log.Info("the Node object is up to date", "node", a.cfg.NodeName)
 		}
 		w.Reset()
 		wake := changed
@@ -247,7 +247,7 @@ func (a *Agent) nodeOnce(ctx context.Context, c *client.Client, heartbeat bool) 
 			a.store.seeNode(got)
 			return false, nil
 		}
-		a.log.Info("this machine is a node", "node", a.cfg.NodeName, "uid", got.UID)
+		a.log.Info("registered this machine as a node", "node", a.cfg.NodeName, "uid", got.UID)
 		a.store.seeNode(got)
 		return true, nil
 	}

@@ -119,7 +119,7 @@ func (g *gatherer) refuse(pods map[manifests.Key]*corev1.Pod, local []*corev1.Po
 			all[p.UID], out.leftOut[p.UID] = r, true
 			out.lines = append(out.lines, "pod "+key.String()+": "+client.Clip(c.refused.Error()))
 		case taken[key]:
-			all[p.UID] = &Refusal{Reason: mirror.ReasonNameTaken, Message: "a manifest on node " + g.cfg.NodeName + " has a pod of this name, which goes before it", pod: p}
+			all[p.UID] = &Refusal{Reason: mirror.ReasonNameTaken, Message: "a manifest on node " + g.cfg.NodeName + " already defines a pod of this name, which takes precedence", pod: p}
 		}
 	}
 	g.checked = known

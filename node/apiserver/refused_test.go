@@ -91,7 +91,7 @@ func TestAPodThatCannotRunHereIsLeftOutAndToldOnce(t *testing.T) {
 	if pods != "a d" || fmt.Sprint(left) != "[pod default/b: spec.no: not supported: never pod default/c: spec.no: not supported: never]" || len(said) != 3 {
 		t.Errorf("%q, left out %q, said %q", pods, left, said)
 	}
-	for _, want := range []string{"NotSupported b uid-of-b: monopod cannot run this pod: spec.no: not supported:\nnever", "NameTaken d uid-of-d: a manifest on node n1 has a pod of this name, which goes before it"} {
+	for _, want := range []string{"NotSupported b uid-of-b: monopod cannot run this pod: spec.no: not supported:\nnever", "NameTaken d uid-of-d: a manifest on node n1 already defines a pod of this name, which takes precedence"} {
 		if !strings.Contains(strings.Join(said, "\n"), want) {
 			t.Errorf("%q: no %q", said, want)
 		}

@@ -266,6 +266,6 @@ func (m *mirrors) complain(key manifests.Key, err error) {
 	}
 	m.cfg.Tell(local, err)
 	if err != nil {
-		m.log.Warn("the API server does not show a pod as it is", "pod", local.String(), "err", err)
+		m.log.Warn("the API server does not show the current status of a pod", "pod", local.String(), "err", err)
 	}
 }

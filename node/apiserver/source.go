@@ -35,7 +35,7 @@ const (
 var ErrSame = errors.New("nothing has changed")
 
 // errBindingsUnknown means that the pods bound to this node are not known.
-var errBindingsUnknown = errors.New("the API server has not said yet what is bound to this node")
+var errBindingsUnknown = errors.New("the API server has not listed the pods bound to this node yet")
 
 // bindings is the last known list of pods bound to this node.
 type bindings struct {
@@ -155,7 +155,7 @@ func (a *Agent) gatherBound(ctx context.Context, c *client.Client) error {
 		default:
 			delay = w.Next()
 			if w.News(err) {
-				a.log.Warn("not all is known of the pods that are bound to this node; trying again", "err", err)
+				a.log.Warn("objects of pods bound to this node are missing; retrying", "err", err)
 			}
 			wake = nil
 		}
@@ -301,7 +301,7 @@ func (g *gatherer) object(ctx context.Context, o object) (*fetched, error) {
 	}
 	g.soon(f.again)
 	if g.size += f.size; g.size > maxDocuments {
-		return nil, fmt.Errorf("all together are larger than %d bytes", maxDocuments)
+		return nil, fmt.Errorf("together they exceed %d bytes", maxDocuments)
 	}
 	return f, nil
 }

@@ -30,7 +30,7 @@ const (
 )
 
 // ErrNoServer means that no API server can be asked now.
-var ErrNoServer = errors.New("the API server cannot be asked now")
+var ErrNoServer = errors.New("the API server does not respond")
 
 // Webhook authenticates tokens and authorizes requests to this node by the API server.
 type Webhook struct {
@@ -97,7 +97,7 @@ func (w *Webhook) Authenticate(ctx context.Context, token string) (who authentic
 			return who, false, err
 		}
 		if why := review.Status.Error; why != "" && !review.Status.Authenticated {
-			return who, false, fmt.Errorf("the API server cannot tell whose token it is: %s", client.Clip(why))
+			return who, false, fmt.Errorf("the API server cannot authenticate the token: %s", client.Clip(why))
 		}
 		known = remembered[*authenticationv1.UserInfo]{end: w.now().Add(tokenTTL)}
 		if review.Status.Authenticated {

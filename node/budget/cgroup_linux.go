@@ -278,7 +278,7 @@ func (s System) clear(from, to string) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("processes come to %s faster than they can be moved", from)
+	return fmt.Errorf("processes appear in %s faster than they can be moved", from)
 }
 
 // enableAbove has the cgroups from top down to the one above dir limit memory and processors of those below them.

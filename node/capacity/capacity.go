@@ -236,7 +236,7 @@ func Check(m Machine, r Reserved) error {
 		if q := left[name]; q.Sign() <= 0 {
 			all := Of(m, 1)[name]
 			kept := r.total(name, all.Value())
-			return fmt.Errorf("%s: %s are kept from the pods, and the machine has %s", name, &kept, &all)
+			return fmt.Errorf("%s: %s is reserved, but the machine has %s", name, &kept, &all)
 		}
 	}
 	return nil

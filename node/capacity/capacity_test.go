@@ -105,8 +105,8 @@ func TestAMachineOfWhichNothingIsLeft(t *testing.T) {
 		t.Error(err)
 	}
 	for want, r := range map[string]Reserved{
-		"memory: 1100Mi are kept from the pods, and the machine has 1Gi": {System: list(t, map[string]string{"memory": "1000Mi"}), Memory: amount(t, "100Mi")},
-		"cpu: 1 are kept from the pods, and the machine has 1":           {Kube: list(t, map[string]string{"cpu": "1"})},
+		"memory: 1100Mi is reserved, but the machine has 1Gi": {System: list(t, map[string]string{"memory": "1000Mi"}), Memory: amount(t, "100Mi")},
+		"cpu: 1 is reserved, but the machine has 1":           {Kube: list(t, map[string]string{"cpu": "1"})},
 	} {
 		if err := Check(m, r); err == nil || err.Error() != want {
 			t.Errorf("%v, want %s", err, want)

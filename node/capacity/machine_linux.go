@@ -55,7 +55,7 @@ func processors(root string) (int64, error) {
 		from, err1 := strconv.ParseInt(first, 10, 32)
 		to, err2 := strconv.ParseInt(last, 10, 32)
 		if err := errors.Join(err1, err2); err != nil || to < from {
-			return 0, fmt.Errorf("%s: %q is no set of processors", fileOnline, part)
+			return 0, fmt.Errorf("%s: %q is not a set of processors", fileOnline, part)
 		}
 		n += to - from + 1
 	}

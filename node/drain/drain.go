@@ -85,7 +85,7 @@ func (s *Store) Load() (State, error) {
 		err = json.Unmarshal(b, &st)
 	}
 	if err != nil {
-		return State{}, fmt.Errorf("whether this machine is drained: %w", err)
+		return State{}, fmt.Errorf("read the drain state: %w", err)
 	}
 	if st.Boot != "" && st.Boot != s.boot {
 		return State{}, nil

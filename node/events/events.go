@@ -198,7 +198,7 @@ func (r *Recorder) load() {
 	r.loading.Do(func() {
 		found, err := r.store.load()
 		if err != nil {
-			r.cfg.Log.Warn("the record of events cannot be read", "dir", r.cfg.Dir, "err", err)
+			r.cfg.Log.Warn("recorded events cannot be read", "dir", r.cfg.Dir, "err", err)
 		}
 		now := r.cfg.Now()
 		b := newBook(r.cfg.MaxFile / 2)
@@ -294,7 +294,7 @@ func (r *Recorder) write(all bool) {
 func (r *Recorder) tell(err error) {
 	if err == nil {
 		if r.trouble != "" {
-			r.cfg.Log.Info("events are written again", "dir", r.cfg.Dir)
+			r.cfg.Log.Info("events are stored on disk again", "dir", r.cfg.Dir)
 		}
 		r.retryAt, r.failures, r.trouble = time.Time{}, 0, ""
 		return

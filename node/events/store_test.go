@@ -148,7 +148,7 @@ func TestADiskThatRefusesIsTriedAgainAndNothingIsLost(t *testing.T) {
 		time.Sleep(lastRetry)
 		synctest.Wait()
 		m.wants(m.onDisk(), "web Failed a x2", "web Failed b x1")
-		if !strings.Contains(m.log.String(), "written again") {
+		if !strings.Contains(m.log.String(), "stored on disk again") {
 			t.Errorf("not told that it is over:\n%s", m.log)
 		}
 		m.stop()

@@ -68,7 +68,7 @@ type asked struct {
 }
 
 // errAbandoned is the result of a check that all its callers have given up.
-var errAbandoned = errors.New("nobody waits for the answer")
+var errAbandoned = errors.New("all callers have gone")
 
 // New returns the checks, and one called ping that always succeeds before them.
 func New(checks ...Check) *Checks {

@@ -46,9 +46,9 @@ type ConnectError struct {
 func (e *ConnectError) Error() string {
 	switch {
 	case errors.Is(e.Err, fs.ErrPermission):
-		return e.Cause() + "; only root may ask monopod, try sudo"
+		return e.Cause() + "; only root may use monopod, try sudo"
 	case errors.Is(e.Err, fs.ErrNotExist):
-		return e.Cause() + "; is monopod running? Start it with `monopod run`, or name its socket with --socket or MONOPOD_SOCKET"
+		return e.Cause() + "; is monopod running? Start it with `monopod run`, or set its socket with --socket or MONOPOD_SOCKET"
 	default:
 		return e.Cause() + "; is monopod running? Start it with `monopod run`"
 	}
@@ -62,7 +62,7 @@ func (e *ConnectError) Cause() string {
 	case errors.Is(e.Err, fs.ErrNotExist):
 		return e.Socket + " does not exist"
 	default:
-		return fmt.Sprintf("nobody answers on %s (%v)", e.Socket, e.Err)
+		return fmt.Sprintf("no daemon answers on %s (%v)", e.Socket, e.Err)
 	}
 }
 
@@ -97,7 +97,7 @@ func (c *Client) Inputs(ctx context.Context) ([]model.Input, error) {
 }
 
 // ErrEnded is the end of a watch because the daemon has ended.
-var ErrEnded = errors.New("monopod has ended")
+var ErrEnded = errors.New("monopod has exited")
 
 // PodEvent is one event of a watch.
 type PodEvent struct {

@@ -301,7 +301,7 @@ func TestErrorsOfTheSocket(t *testing.T) {
 	dir := t.TempDir()
 	missing := localclient.New(filepath.Join(dir, "s"))
 	_, err := missing.Agent(t.Context())
-	if !errors.Is(err, fs.ErrNotExist) || err.Error() != dir+"/s does not exist; is monopod running? Start it with `monopod run`, or name its socket with --socket or MONOPOD_SOCKET" {
+	if !errors.Is(err, fs.ErrNotExist) || err.Error() != dir+"/s does not exist; is monopod running? Start it with `monopod run`, or set its socket with --socket or MONOPOD_SOCKET" {
 		t.Errorf("no socket: %v", err)
 	}
 	if err := missing.Live(t.Context()); !errors.Is(err, fs.ErrNotExist) {
@@ -311,9 +311,9 @@ func TestErrorsOfTheSocket(t *testing.T) {
 		err         error
 		cause, text string
 	}{
-		{syscall.EACCES, "/s: permission denied", "/s: permission denied; only root may ask monopod, try sudo"},
-		{syscall.ENOENT, "/s does not exist", "/s does not exist; is monopod running? Start it with `monopod run`, or name its socket with --socket or MONOPOD_SOCKET"},
-		{syscall.ECONNREFUSED, "nobody answers on /s (connection refused)", "nobody answers on /s (connection refused); is monopod running? Start it with `monopod run`"},
+		{syscall.EACCES, "/s: permission denied", "/s: permission denied; only root may use monopod, try sudo"},
+		{syscall.ENOENT, "/s does not exist", "/s does not exist; is monopod running? Start it with `monopod run`, or set its socket with --socket or MONOPOD_SOCKET"},
+		{syscall.ECONNREFUSED, "no daemon answers on /s (connection refused)", "no daemon answers on /s (connection refused); is monopod running? Start it with `monopod run`"},
 	} {
 		e := &localclient.ConnectError{Socket: "/s", Err: tt.err}
 		if e.Cause() != tt.cause || e.Error() != tt.text || !errors.Is(e, tt.err) {

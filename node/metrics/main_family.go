@@ -63,13 +63,13 @@ type mainFamily struct {
 
 func newMain(src Sources) *mainFamily {
 	f := &mainFamily{family: family{path: PathMain}, src: src}
-	f.build = f.add(gauge, "monopod_build_info", "Always 1; what runs is in the labels.", "version", "go_version")
+	f.build = f.add(gauge, "monopod_build_info", "Always 1; the versions are in the labels.", "version", "go_version")
 	f.node = f.add(gauge, "kubelet_node_name", "Always 1; the name of the node is in the label.", "node")
 	f.check = f.add(gauge, "monopod_check_ok", "Whether a check of /readyz succeeds.", "check")
-	f.running = f.add(gauge, "kubelet_running_pods", "Number of pods that have a running container.")
+	f.running = f.add(gauge, "kubelet_running_pods", "Number of pods with a running container.")
 	f.containers = f.add(gauge, "kubelet_running_containers", "Number of containers by their state.", "container_state")
 	f.desired = f.add(gauge, "kubelet_desired_pods", "Number of desired pods. All of monopod's pods are static ones.", "static")
-	f.active = f.add(gauge, "kubelet_active_pods", "Number of pods that have not ended.", "static")
+	f.active = f.add(gauge, "kubelet_active_pods", "Number of pods that have not terminated.", "static")
 	f.pods = f.add(gauge, "monopod_pods", "Number of pods by their phase.", "phase")
 	f.inputs = f.add(gauge, "monopod_inputs", "Number of files and URLs that manifests are read from, by source and state.", "source", "state")
 	f.condition = f.add(gauge, "monopod_node_condition", "Whether the machine is under memory, disk or PID pressure; see `monopod docs resources`.", "condition")

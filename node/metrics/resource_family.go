@@ -21,19 +21,19 @@ type resourceFamily struct {
 
 func newResource(src Sources) *resourceFamily {
 	f := &resourceFamily{family: family{path: PathResource}, src: src}
-	f.nodeCPU = f.add(counter, "node_cpu_usage_seconds_total", "Processor time that the machine has used.")
+	f.nodeCPU = f.add(counter, "node_cpu_usage_seconds_total", "CPU time used by the machine.")
 	f.nodeMemory = f.add(gauge, "node_memory_working_set_bytes", "Working set of the machine.")
-	f.nodeSwap = f.add(gauge, "node_swap_usage_bytes", "Swap that the machine uses.")
+	f.nodeSwap = f.add(gauge, "node_swap_usage_bytes", "Swap used by the machine.")
 	pod := []string{"pod", "namespace"}
-	f.podCPU = f.add(counter, "pod_cpu_usage_seconds_total", "Processor time that the pod has used.", pod...)
+	f.podCPU = f.add(counter, "pod_cpu_usage_seconds_total", "CPU time used by the pod.", pod...)
 	f.podMemory = f.add(gauge, "pod_memory_working_set_bytes", "Working set of the pod.", pod...)
-	f.podSwap = f.add(gauge, "pod_swap_usage_bytes", "Swap that the pod uses.", pod...)
+	f.podSwap = f.add(gauge, "pod_swap_usage_bytes", "Swap used by the pod.", pod...)
 	container := []string{"container", "pod", "namespace"}
-	f.containerCPU = f.add(counter, "container_cpu_usage_seconds_total", "Processor time that the container has used.", container...)
+	f.containerCPU = f.add(counter, "container_cpu_usage_seconds_total", "CPU time used by the container.", container...)
 	f.containerMemory = f.add(gauge, "container_memory_working_set_bytes", "Working set of the container.", container...)
-	f.containerSwap = f.add(gauge, "container_swap_usage_bytes", "Swap that the container uses.", container...)
-	f.started = f.add(gauge, "container_start_time_seconds", "When the container was started, in seconds since 1970.", container...)
-	f.failed = f.add(gauge, "resource_scrape_error", "1 if there was an error while measuring, 0 otherwise.")
+	f.containerSwap = f.add(gauge, "container_swap_usage_bytes", "Swap used by the container.", container...)
+	f.started = f.add(gauge, "container_start_time_seconds", "Start time of the container, in seconds since 1970.", container...)
+	f.failed = f.add(gauge, "resource_scrape_error", "1 if a measurement failed, 0 otherwise.")
 	return f
 }
 

@@ -158,7 +158,7 @@ func ask(ctx context.Context, network string, server netip.AddrPort, msg []byte)
 	binary.BigEndian.PutUint16(out, id)
 	answer, err := exchange(c, network, out)
 	if err != nil {
-		return nil, fmt.Errorf("ask %s: %w", server, err)
+		return nil, fmt.Errorf("query %s: %w", server, err)
 	}
 	copy(answer, msg[:2])
 	return answer, nil
@@ -172,7 +172,7 @@ func exchange(c net.Conn, network string, msg []byte) ([]byte, error) {
 		}
 		answer, err := readTCP(c)
 		if err == nil && !answers(msg, answer) {
-			err = errors.New("the answer is to another question")
+			err = errors.New("the response is for another query")
 		}
 		return answer, err
 	}

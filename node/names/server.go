@@ -117,7 +117,7 @@ func (s *Server) Listen(ctx context.Context) Listening {
 	for _, g := range s.cfg.Gateways {
 		k, err := s.open(ctx, g)
 		if err != nil {
-			s.cfg.Log.Warn("pods cannot use monopod's resolver; those made now ask the host's", "address", g.Addr(), "err", err)
+			s.cfg.Log.Warn("the resolver of monopod is unavailable; new pods use those of the host", "address", g.Addr(), "err", err)
 			l.missing = append(l.missing, g)
 			continue
 		}
@@ -186,7 +186,7 @@ func (s *Server) reopen(ctx context.Context, g netip.Prefix) (socket, bool) {
 		case <-t.C:
 		}
 		if k, err := s.open(ctx, g); err == nil {
-			s.cfg.Log.Info("monopod's resolver listens now; pods made from now on use it", "address", g.Addr())
+			s.cfg.Log.Info("the resolver of monopod is available; new pods use it", "address", g.Addr())
 			return k, true
 		}
 	}

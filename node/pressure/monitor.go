@@ -47,7 +47,7 @@ type Monitor struct {
 	// Those of the goroutine of Run.
 	state    State
 	seen     Observations
-	evicting string // uid of the pod that was told to stop last
+	evicting string // uid of the pod that stop was requested last
 	since    time.Time
 	signal   Signal            // that it was told for
 	used     int64             // what it had of that
@@ -139,7 +139,7 @@ func (m *Monitor) stops(ctx context.Context, t *Threshold) bool {
 func (m *Monitor) pods(ctx context.Context, t *Threshold) ([]Pod, bool) {
 	pods, err := m.node.Pods(ctx, t.Signal.Condition() == corev1.NodeDiskPressure)
 	if err != nil {
-		m.log.Debug("it is not known which pods to evict", "err", err)
+		m.log.Debug("cannot determine which pods to evict", "err", err)
 	}
 	return pods, err == nil
 }
@@ -160,7 +160,7 @@ func (m *Monitor) reclaimed(ctx context.Context, v *Verdict) bool {
 		return false
 	}
 	freed, err := m.node.ReclaimContainers(ctx)
-	m.freed(ctx, "what ended containers have left", freed, err)
+	m.freed(ctx, "leftovers of exited containers", freed, err)
 	if *v = m.judge(); v.Reclaim == nil || v.Reclaim.Signal.Condition() != corev1.NodeDiskPressure {
 		return v.Reclaim == nil
 	}
@@ -172,7 +172,7 @@ func (m *Monitor) reclaimed(ctx context.Context, v *Verdict) bool {
 		bytes = 1 << 62 // nobody knows how many they have: all that are not needed
 	}
 	freed, err = m.node.ReclaimImages(ctx, bytes)
-	m.freed(ctx, "images that nobody needs", freed, err)
+	m.freed(ctx, "unused images", freed, err)
 	*v = m.judge()
 	return v.Reclaim == nil
 }
@@ -182,10 +182,10 @@ func (m *Monitor) freed(ctx context.Context, what string, bytes int64, err error
 		delete(m.kept, what)
 	} else if ctx.Err() == nil && m.kept[what] != err.Error() { // once, and not at each look: who writes the log may need the disk
 		m.kept[what] = err.Error()
-		m.log.Warn("the disk is short, and not all could be removed of "+what, "err", err)
+		m.log.Warn("disk space is low; cannot remove all "+what, "err", err)
 	}
 	if bytes > 0 {
-		m.log.Info("the disk is short: removed "+what, "bytes", bytes)
+		m.log.Info("disk space is low: removed "+what, "bytes", bytes)
 	}
 }
 
@@ -205,13 +205,13 @@ func (m *Monitor) evict(ctx context.Context, t *Threshold, l Level) {
 	p := Choose(t, l, pods, &m.cfg)
 	if p == nil {
 		if m.vain != t.Signal {
-			m.node.Tell(corev1.EventTypeWarning, "EvictionInVain", fmt.Sprintf("%s is %s, less than %s, and there is no pod whose eviction would help", t.Signal, quantity(t.Signal, l.Available), amount(t, l)))
+			m.node.Tell(corev1.EventTypeWarning, "EvictionInVain", fmt.Sprintf("%s is %s, below %s, and evicting pods would not help", t.Signal, quantity(t.Signal, l.Available), amount(t, l)))
 		}
 		m.vain = t.Signal
 		return
 	}
 	o := OrderFor(p, t, l, &m.cfg)
-	m.log.Warn("pod is evicted", "pod", p.Key.String(), "signal", string(t.Signal), "message", o.Message)
+	m.log.Warn("evicting pod", "pod", p.Key.String(), "signal", string(t.Signal), "message", o.Message)
 	m.node.Evict(p.Key, o)
 	m.evicting, m.since, m.signal, m.vain = p.UID, m.now(), t.Signal, ""
 	m.used, _ = p.use(t.Signal)

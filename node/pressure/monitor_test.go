@@ -283,7 +283,7 @@ func TestItIsSaidOnceWhatCannotBeRemoved(t *testing.T) {
 		mon := New(Config{Thresholds: thresholds(t, Written{Hard: map[string]string{string(m.signal): "100"}})}, m, m, slog.New(slog.NewTextHandler(&log, nil)), time.Now)
 		said := func() int {
 			mon.Look(t.Context())
-			return strings.Count(log.String(), "not all could be removed of images")
+			return strings.Count(log.String(), "cannot remove all unused images")
 		}
 		for range 3 {
 			if n := said(); n != 1 {

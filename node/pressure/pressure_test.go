@@ -40,8 +40,8 @@ func TestThresholdsAreReadAsAKubeletReadsThem(t *testing.T) {
 		{"no grace", Written{Soft: m{"nodefs.available": "2Gi"}}, "evictionSoft: nodefs.available has no evictionSoftGracePeriod"},
 		{"no duration", Written{Soft: m{"nodefs.available": "2Gi"}, SoftGrace: m{"nodefs.available": "90"}}, `evictionSoftGracePeriod: nodefs.available: "90" is not a duration such as 30s or 5m`},
 		{"no amount", Written{Hard: m{"nodefs.available": "lots"}}, `evictionHard: nodefs.available: "lots" is neither a quantity such as 100Mi nor a percentage such as 10%`},
-		{"no signal", Written{Hard: m{"disk": "1Gi"}}, `evictionHard: "disk" is no signal; there are memory.available`},
-		{"not by hand", Written{MinReclaim: m{"allocatableMemory.available": "1Gi"}}, `evictionMinimumReclaim: "allocatableMemory.available" is no signal`},
+		{"no signal", Written{Hard: m{"disk": "1Gi"}}, `evictionHard: unknown signal "disk"; expected memory.available`},
+		{"not by hand", Written{MinReclaim: m{"allocatableMemory.available": "1Gi"}}, `evictionMinimumReclaim: unknown signal "allocatableMemory.available"`},
 	} {
 		all, err := tt.written.Parse()
 		var got []string

@@ -164,7 +164,7 @@ func (p *parser) mistake(key, format string, args ...any) {
 func (p *parser) unknown(key string, m map[string]string) {
 	for _, name := range slices.Sorted(maps.Keys(m)) {
 		if s := Signal(name); s == AllocatableMemoryAvailable || !slices.Contains(signals(), s) {
-			p.mistake(key, "%q is no signal; there are memory.available, nodefs.available, nodefs.inodesFree, imagefs.available, imagefs.inodesFree and pid.available", name)
+			p.mistake(key, "unknown signal %q; expected memory.available, nodefs.available, nodefs.inodesFree, imagefs.available, imagefs.inodesFree or pid.available", name)
 		}
 	}
 }

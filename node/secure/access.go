@@ -322,7 +322,7 @@ func parseAuthorities(data []byte) (*x509.CertPool, error) {
 func (a *Authorities) user(chain []*x509.Certificate) (User, error) {
 	pool, err := a.pool.get()
 	if pool == nil {
-		return User{}, fmt.Errorf("authorities of clients: %w", err)
+		return User{}, fmt.Errorf("client CAs: %w", err)
 	}
 	between := x509.NewCertPool()
 	for _, c := range chain[1:] {
@@ -380,9 +380,9 @@ func parseTokens(data []byte) (map[[sha256.Size]byte]User, error) {
 	for i, record := range records {
 		switch {
 		case len(record) < 2 || record[1] == "":
-			return nil, fmt.Errorf("record %d is not token,user,uid,\"groups\"; no token of the file counts until it is corrected", i+1)
+			return nil, fmt.Errorf("record %d is not token,user,uid,\"groups\"; all tokens of the file are ignored until it is corrected", i+1)
 		case len(record[0]) < minToken:
-			return nil, fmt.Errorf("record %d: the token of user %q has %d characters, fewer than %d; no token of the file counts until it is longer", i+1, record[1], len(record[0]), minToken)
+			return nil, fmt.Errorf("record %d: the token of user %q has %d characters, fewer than %d; all tokens of the file are ignored until it is longer", i+1, record[1], len(record[0]), minToken)
 		}
 		u := User{Name: record[1]}
 		if len(record) > 2 {

@@ -165,7 +165,7 @@ func (s *selfSigned) ensure(certFile, keyFile string, known *x509.Certificate) e
 	}
 	cert, key, err := s.make()
 	if err != nil {
-		return fmt.Errorf("make a certificate: %w", err)
+		return fmt.Errorf("create a certificate: %w", err)
 	}
 	// The key is written first: a certificate without a matching key is created again.
 	return errors.Join(atomicfile.Write(keyFile, key, 0o600), atomicfile.Write(certFile, cert, 0o644))

@@ -97,7 +97,7 @@ func (s *Server) Run(ctx context.Context) error {
 		}
 		if err.Error() != last {
 			last = err.Error()
-			s.cfg.Log.Error("cannot listen; trying again", "address", s.cfg.Address, "err", err)
+			s.cfg.Log.Error("cannot listen; retrying", "address", s.cfg.Address, "err", err)
 		}
 		t := time.NewTimer(wait)
 		select {
@@ -164,7 +164,7 @@ func (s *Server) handler() http.Handler {
 		control := http.NewResponseController(w) // the timeouts of http.Server would count for streams, too
 		bound := func(deadline time.Time) {
 			if err := errors.Join(control.SetReadDeadline(deadline), control.SetWriteDeadline(deadline)); err != nil {
-				s.cfg.Log.Debug("bound a request", "err", err)
+				s.cfg.Log.Debug("set the deadline of a request", "err", err)
 			}
 		}
 		bound(time.Now().Add(s.answer))
@@ -207,7 +207,7 @@ func ParseVersion(name string) (uint16, error) {
 	case "VersionTLS13":
 		return tls.VersionTLS13, nil
 	case "VersionTLS10", "VersionTLS11":
-		return 0, fmt.Errorf("%s is not safe any more; use VersionTLS12 or VersionTLS13", name)
+		return 0, fmt.Errorf("%s is no longer safe; use VersionTLS12 or VersionTLS13", name)
 	}
 	return 0, fmt.Errorf("%q is not a version of TLS; use VersionTLS12 or VersionTLS13", name)
 }
@@ -236,5 +236,5 @@ func cipherSuite(name string) (uint16, error) {
 			return 0, fmt.Errorf("%s is not safe", name)
 		}
 	}
-	return 0, fmt.Errorf("%q is no cipher suite; those that there are begin with TLS_, as %s", name, strings.ToUpper(tls.CipherSuites()[0].Name))
+	return 0, fmt.Errorf("unknown cipher suite %q; names begin with TLS_, for example %s", name, strings.ToUpper(tls.CipherSuites()[0].Name))
 }

@@ -73,7 +73,7 @@ type Manager struct {
 // Resume stops all pods if the machine was shutting down when the agent ended. It must return before there is a pool, which would start pods.
 func (m *Manager) Resume() {
 	if m.Marker.Began() {
-		m.Log.Warn("the machine was shutting down when monopod ended: pods are not started; if the shutdown was cancelled, run `monopod undrain`")
+		m.Log.Warn("the machine was shutting down when monopod exited: pods are not started; if the shutdown was cancelled, run `monopod undrain`")
 		m.Pods.ShutDown(Last(m.Groups))
 	}
 }
@@ -185,10 +185,10 @@ func (m *Manager) extend(ctx context.Context, l Logind, need time.Duration) erro
 
 // stop stops group after group.
 func (m *Manager) stop(ctx context.Context, by string) {
-	m.Log.Warn("the machine shuts down; pods are stopped", "by", by, "within", total(m.Groups))
+	m.Log.Warn("the machine is shutting down; stopping pods", "by", by, "within", total(m.Groups))
 	m.Record(corev1.EventTypeNormal, "NodeShutdown", "Shutdown manager detected shutdown event")
 	if err := m.Marker.begin(); err != nil {
-		m.Log.Warn("record that the machine shuts down", "err", err)
+		m.Log.Warn("record the shutdown of the machine", "err", err)
 	}
 	for i, g := range m.Groups {
 		m.Pods.ShutDown(&Progress{Groups: m.Groups, Current: i})
@@ -199,7 +199,7 @@ func (m *Manager) stop(ctx context.Context, by string) {
 	if err := m.Marker.end(); err != nil {
 		m.Log.Warn("record that pods have stopped", "err", err)
 	}
-	m.Log.Info("the machine may go down")
+	m.Log.Info("the shutdown may continue")
 }
 
 // await waits until the pods that are due have stopped, or their time is over, and returns those that still run.

@@ -92,7 +92,7 @@ func TestPodsThatDoNotStopInTimeAreLogged(t *testing.T) {
 		if took := time.Since(began); took != 10*time.Second {
 			t.Errorf("took %v: only the group that is stuck is waited for", took)
 		}
-		if !strings.Contains(log.String(), "default/stuck") || !strings.Contains(log.String(), "the machine may go down") {
+		if !strings.Contains(log.String(), "default/stuck") || !strings.Contains(log.String(), "the shutdown may continue") {
 			t.Errorf("%s", &log)
 		}
 	})

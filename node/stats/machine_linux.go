@@ -39,7 +39,7 @@ func machineMemory(r *reader, proc string, m *Machine) error {
 		"Cached": &m.Memory.Cache, "Mapped": &m.Memory.Mapped, "AnonPages": &m.Memory.RSS,
 	}, proc, "meminfo")
 	if m.Total == 0 {
-		return fmt.Errorf("%s tells nothing of memory", filepath.Join(proc, "meminfo"))
+		return fmt.Errorf("%s has no memory values", filepath.Join(proc, "meminfo"))
 	}
 	m.Memory.Usage, m.Memory.Limit = m.Total-min(free, m.Total), m.Total
 	m.Swap = &Swap{Usage: swapTotal - min(swapFree, swapTotal), Limit: swapTotal}

@@ -203,7 +203,7 @@ func (c *Client) remote(ctx context.Context, path string, q url.Values, s stream
 func ended(b []byte) (int, error) {
 	s := metav1.Status{}
 	if err := json.Unmarshal(b, &s); err != nil {
-		return 0, fmt.Errorf("how it ended: %w", err)
+		return 0, fmt.Errorf("exit status: %w", err)
 	}
 	if s.Status == metav1.StatusSuccess {
 		return 0, nil

@@ -294,7 +294,7 @@ func (h *Handler) forwardWebSocket(w http.ResponseWriter, r *http.Request, key m
 		}
 	}
 	if len(ports) == 0 || len(ports) > maxForwardPorts {
-		return faultf(http.StatusBadRequest, "the query names %d ports; 1 to %d can be", len(ports), maxForwardPorts)
+		return faultf(http.StatusBadRequest, "the query has %d ports; 1 to %d are allowed", len(ports), maxForwardPorts)
 	}
 	var types []wsstream.ChannelType
 	for range ports {

@@ -174,5 +174,5 @@ func sizes(ctx context.Context, from io.Reader) <-chan streams.Size {
 // Why connections end.
 var (
 	errHungUp = errors.New("the client has gone")
-	errIdle   = errors.New("nothing has moved for too long")
+	errIdle   = errors.New("no data was transferred for too long")
 )

@@ -183,7 +183,7 @@ func (h *Handler) target(r *http.Request) (target, error) {
 		return t, faultf(http.StatusNotFound, "container not found (%q)", name)
 	}
 	if t.id = RunningID(pod, name); t.id == "" {
-		return t, faultf(http.StatusBadRequest, "container %q of pod %q does not run", name, pod.Name)
+		return t, faultf(http.StatusBadRequest, "container %q of pod %q is not running", name, pod.Name)
 	}
 	return t, nil
 }

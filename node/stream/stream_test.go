@@ -561,7 +561,7 @@ func TestRequestsThatCannotBeServed(t *testing.T) {
 		"POST /exec/default/web/app?output=1":                          "400 no command is given",
 		"POST /exec/default/web/app?output=1&command=x":                "400 unable to upgrade: ",
 		"POST /exec/default/web/none?output=1&command=x":               `404 container not found ("none")`,
-		"POST /exec/default/web/waits?output=1&command=x":              `400 container "waits" of pod "web" does not run`,
+		"POST /exec/default/web/waits?output=1&command=x":              `400 container "waits" of pod "web" is not running`,
 		"GET /exec/default/web/8/app?output=1&command=x":               `404 pod "default/web" does not exist`,
 		"GET /exec/broken/web/app?output=1&command=x":                  "503 nothing can be seen",
 		"POST /attach/default/none/app?output=1":                       `404 pod "default/none" does not exist`,

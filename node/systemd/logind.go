@@ -58,7 +58,7 @@ func (l *Logind) property(ctx context.Context, name string) (any, error) {
 	var v dbus.Variant
 	call := l.conn.Object(login, loginPath).CallWithContext(ctx, "org.freedesktop.DBus.Properties.Get", 0, manager, name)
 	if err := call.Store(&v); err != nil {
-		return nil, fmt.Errorf("ask logind for %s: %w", name, err)
+		return nil, fmt.Errorf("query %s of logind: %w", name, err)
 	}
 	return v.Value(), nil
 }
@@ -68,7 +68,7 @@ func (l *Logind) DelayMax(ctx context.Context) (time.Duration, error) {
 	v, err := l.property(ctx, "InhibitDelayMaxUSec")
 	usec, ok := v.(uint64)
 	if err == nil && !ok {
-		err = fmt.Errorf("ask logind for InhibitDelayMaxUSec: it says %v", v)
+		err = fmt.Errorf("query InhibitDelayMaxUSec of logind: unexpected value %v", v)
 	}
 	return time.Duration(min(usec, math.MaxInt64/uint64(time.Microsecond))) * time.Microsecond, err
 }
@@ -139,7 +139,7 @@ func AllowDelay(d time.Duration, dirs ...string) error {
 		}
 		errs = append(errs, err)
 	}
-	return fmt.Errorf("allow pods their time at a shutdown: %w", errors.Join(errs...))
+	return fmt.Errorf("raise the shutdown delay of logind: %w", errors.Join(errs...))
 }
 
 // RemoveDropIns removes the files of AllowDelay, and reports whether there were any.

@@ -49,14 +49,14 @@ func (n *Notifier) Tell(lines ...string) error {
 	}
 	conn, err := net.DialUnix("unixgram", nil, &net.UnixAddr{Name: n.Socket, Net: "unixgram"})
 	if err != nil {
-		return fmt.Errorf("tell the service manager: %w", err)
+		return fmt.Errorf("notify the service manager: %w", err)
 	}
 	defer conn.Close()
 	for i := range lines {
 		lines[i] = strings.ReplaceAll(lines[i], "\n", " ")
 	}
 	if _, err := conn.Write([]byte(strings.Join(lines, "\n"))); err != nil {
-		return fmt.Errorf("tell the service manager: %w", err)
+		return fmt.Errorf("notify the service manager: %w", err)
 	}
 	return nil
 }

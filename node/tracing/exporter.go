@@ -72,7 +72,7 @@ func (e *exporter) tell(err error) {
 	switch {
 	case e.ended.Load() || e.away.Swap(err != nil) == (err != nil):
 	case err != nil:
-		e.log.Warn("traces cannot be sent; nothing waits for that, and those that are too many are dropped", "err", err)
+		e.log.Warn("traces cannot be sent; excess traces are dropped", "err", err)
 	default:
 		e.log.Info("traces are sent again")
 	}

@@ -80,7 +80,7 @@ func TestWhatRunsOfAPod(t *testing.T) {
 		"only app (registry.example/app:1, running for 60m)": func(p *why.Pod) {
 			p.Object.Spec.Containers = append(p.Object.Spec.Containers, corev1.Container{Name: "b"})
 		},
-		"nothing": waits("ContainerCreating"),
+		"nothing":                               waits("ContainerCreating"),
 		"unknown: the runtime does not respond": func(p *why.Pod) { gone(p); p.Object.Status.Phase = corev1.PodUnknown },
 	} {
 		if got := texts(chainOf(oneOf(web(c))), why.Runs); len(got) != 1 || got[0] != want {
@@ -92,7 +92,7 @@ func TestWhatRunsOfAPod(t *testing.T) {
 func TestWhereAPodIsWritten(t *testing.T) {
 	for want, c := range map[string]change{
 		"/etc/monopod/manifests/web.yaml:3":             func(*why.Pod) {},
-		"a manifest that is no longer known":      func(p *why.Pod) { p.Where = "" },
+		"a manifest that is no longer known":            func(p *why.Pod) { p.Where = "" },
 		"/etc/monopod/manifests/web.yaml:3, revision 4": func(p *why.Pod) { p.Revision = 4 },
 		"/etc/monopod/manifests/web.yaml:3, created by Deployment web": func(p *why.Pod) {
 			p.Object.OwnerReferences = []metav1.OwnerReference{{Kind: "Deployment", Name: "web"}}
@@ -241,8 +241,8 @@ func TestPortsThatARefusedProbeMisses(t *testing.T) {
 		return why.Listener{Protocol: "TCP", IP: ip, Port: port, Pod: pod}
 	}
 	for want, all := range map[string][]why.Listener{
-		"nothing listens there now":                                   {{Protocol: "UDP", Port: 53}, tcp("", 80, "default/other")},
-		"the programs of the pod listen on 80/TCP, [::]:443/TCP":      {tcp("", 80, ""), tcp("::", 443, "default/web"), tcp("127.0.0.1", 9, "")},
+		"nothing listens there now":                                             {{Protocol: "UDP", Port: 53}, tcp("", 80, "default/other")},
+		"the programs of the pod listen on 80/TCP, [::]:443/TCP":                {tcp("", 80, ""), tcp("::", 443, "default/web"), tcp("127.0.0.1", 9, "")},
 		"listen on 127.0.0.1:80/TCP, [::1]:81/TCP only, which is not reachable": {tcp("127.0.0.1", 80, ""), tcp("::1", 81, "")},
 	} {
 		wantStep(t, chainOf(oneOf(web(probed("Readiness", "refused", cause.Refused, 1, all...)))), why.Cause, want)
@@ -432,11 +432,11 @@ func TestRemovedPods(t *testing.T) {
 		return trouble(model.Trouble{Kind: "Removing", Reason: reason, Count: count, Text: "its manifest is gone"})
 	}
 	for want, changes := range map[string][]change{
-		"remaining containers are killed in 20s":              {removing("", 0), deleted(20 * time.Second)},
+		"remaining containers are killed in 20s":                    {removing("", 0), deleted(20 * time.Second)},
 		"its grace period is over: remaining containers are killed": {removing("", 0), deleted(-time.Second)},
-		"no action is needed unless this takes minutes":   {removing("Teardown", 0)},
-		"retry in 8s; failed 3 times":     {removing("Teardown", 3), next(8 * time.Second)},
-		"retry as soon as something changes":     {removing("Teardown", 1)},
+		"no action is needed unless this takes minutes":             {removing("Teardown", 0)},
+		"retry in 8s; failed 3 times":                               {removing("Teardown", 3), next(8 * time.Second)},
+		"retry as soon as something changes":                        {removing("Teardown", 1)},
 	} {
 		c := chainOf(oneOf(web(changes...)))
 		wantStep(t, c, why.Next, want)

@@ -212,9 +212,9 @@ func TestInstancesAreStartedAndRestartedByTheirOwnCommand(t *testing.T) {
 
 func TestListenersAreNamedAsFarAsTheyAreKnown(t *testing.T) {
 	for want, l := range map[string]why.Listener{
-		"nginx (pid 42)": {Name: "nginx", PID: 42},
-		"process 42": {PID: 42},
-		"a process that monopod cannot see":       {Name: "nginx"},
+		"nginx (pid 42)":                                {Name: "nginx", PID: 42},
+		"process 42":                                    {PID: 42},
+		"a process that monopod cannot see":             {Name: "nginx"},
 		"nginx (pid 42) of container app of pod ns/web": {Name: "nginx", PID: 42, Pod: "ns/web", Container: "app"},
 	} {
 		if got := l.String(); got != want {

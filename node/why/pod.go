@@ -246,7 +246,7 @@ func (b *builder) quiet() {
 		b.gates()
 	case b.LogsDropped != "":
 		b.cause(cause.LogsDropped, "", "it is running, but %s", b.LogsDropped)
-		b.next(time.Time{}, "logging resumes as soon as its log file can be written; the log then states how much is missing")
+		b.next(time.Time{}, "logging resumes as soon as its log file can be written; the log then states the missing amount")
 		b.act("free disk space (see df -h), or lower containerLogMaxSize or podLogsMaxSize")
 	case b.NotMirrored != "":
 		b.cause(cause.NotMirrored, "", "it is running, but the API server does not show its current status: %s", b.NotMirrored)

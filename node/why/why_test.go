@@ -277,10 +277,10 @@ func TestEachCauseHasItsChain(t *testing.T) {
 		"rolled back and crashing": oneOf(web(ended(3, "Error", "", "no settings"), func(p *why.Pod) { p.Rollback = byHand })),
 		"on trial":                 oneOf(web(func(p *why.Pod) { p.Revision, p.Update = 3, "revision 3 is on trial: it must stay Ready" })),
 		"on trial and crashing": oneOf(web(ended(3, "Error", "", "no settings"), func(p *why.Pod) {
-			p.Revision, p.Update = 3, "revision 3 is on trial: it must become Ready in time, or revision 2 returns"
+			p.Revision, p.Update = 3, "revision 3 is on trial: it must become Ready in time, or it is rolled back to revision 2"
 		})),
 		"waits in its group": oneOf(web(func(p *why.Pod) {
-			p.Update = "revision 3 waits until pod default/db is Ready, which comes before it in its update group"
+			p.Update = "revision 3 waits until pod default/db, which precedes it in its update group, is Ready"
 		})),
 		"done": oneOf(web(waits(""), func(p *why.Pod) {
 			p.Object.Status.Phase = corev1.PodSucceeded
@@ -299,8 +299,8 @@ func TestEachCauseHasItsChain(t *testing.T) {
 		"registry untrusted":                       oneOf(web(pulling(cause.Cause{Kind: cause.RegistryCertificate, Detail: "x509: certificate signed by unknown authority"}))),
 		"registry without tls":                     oneOf(web(pulling(cause.Cause{Kind: cause.RegistryNotTLS}))),
 		"registry stalls":                          oneOf(web(pulling(cause.Cause{Kind: cause.ImageStalled}))),
-		"image fills the disk":                     oneOf(web(pulling(cause.Cause{Kind: cause.NoSpace, Fault: cause.Reserved, Detail: "the disk is too full for it: 1100 MiB are free at /var/lib/monopod/containerd, and 1200 must stay so: resource exhausted"}))),
-		"image fills the disk when it is unpacked": oneOf(web(failing("ImageInspectError", cause.Cause{Kind: cause.NoSpace, Fault: cause.Reserved, Container: "app", Image: "app:1", Detail: "the disk is too full for it: 10 MiB are free at /d, and 12 must stay so: resource exhausted"}))),
+		"image fills the disk":                     oneOf(web(pulling(cause.Cause{Kind: cause.NoSpace, Fault: cause.Reserved, Detail: "the disk is too full for it: 1100 MiB are free at /var/lib/monopod/containerd, and 1200 must remain free: resource exhausted"}))),
+		"image fills the disk when it is unpacked": oneOf(web(failing("ImageInspectError", cause.Cause{Kind: cause.NoSpace, Fault: cause.Reserved, Container: "app", Image: "app:1", Detail: "the disk is too full for it: 10 MiB are free at /d, and 12 must remain free: resource exhausted"}))),
 		"image disk full":                          oneOf(web(pulling(cause.Cause{Kind: cause.NoSpace, Detail: "write /var/lib/monopod/x: no space left on device"}))),
 		"image other":                              oneOf(web(pulling(cause.Cause{Kind: cause.ImagePull, Detail: `pull image "registry.example/app:1": failed to resolve reference "registry.example/app:1": something nobody has seen`}))),
 		"image never pulled":                       oneOf(web(failing("ErrImageNeverPull", inApp(cause.ImageNeverPull, `Container image "registry.example/app:1" is not present with pull policy of Never`)))),
@@ -314,8 +314,8 @@ func TestEachCauseHasItsChain(t *testing.T) {
 		"missing key":                 oneOf(web(failing("CreateContainerConfigError", cause.Cause{Kind: cause.MissingKey, Container: "app", Object: cause.Object{Kind: cause.ConfigMap, Name: "settings"}, Key: "colr"})), objects(near)),
 		"missing secret volume":       oneOf(web(failing("FailedMount", lacks(cause.MissingSecret, "", cause.Secret, "login")))),
 		"missing claim":               oneOf(web(failing("FailedMount", lacks(cause.MissingClaim, "", cause.Claim, "data")))),
-		"claim without volume":        oneOf(web(failing("FailedMount", cause.Cause{Kind: cause.ClaimUnbound, Detail: `there is no PersistentVolume "disk1", which the claim names`}))),
-		"claim of a csi volume":       oneOf(web(failing("FailedMount", cause.Cause{Kind: cause.ClaimUnbound, Fault: cause.Unmountable, Detail: `MountVolume.SetUp failed for volume "v" : PersistentVolume "disk1", which the claim names, does not fit: it is of a kind that cannot be mounted here (hostPath, local, nfs and iscsi can)`}))),
+		"claim without volume":        oneOf(web(failing("FailedMount", cause.Cause{Kind: cause.ClaimUnbound, Detail: `PersistentVolume "disk1", which the claim names, does not exist`}))),
+		"claim of a csi volume":       oneOf(web(failing("FailedMount", cause.Cause{Kind: cause.ClaimUnbound, Fault: cause.Unmountable, Detail: `MountVolume.SetUp failed for volume "v" : PersistentVolume "disk1", which the claim names, does not fit: its type cannot be mounted here; hostPath, local, nfs and iscsi can`}))),
 		"host path":                   oneOf(web(failing("FailedMount", cause.Cause{Kind: cause.HostPath, Path: "/srv/data", Expected: "a directory"}))),
 		"volume":                      oneOf(web(failing("FailedMount", cause.Cause{Kind: cause.Mount, Detail: `MountVolume.SetUp failed for volume "nfs" : connection timed out`}))),
 
@@ -323,7 +323,7 @@ func TestEachCauseHasItsChain(t *testing.T) {
 			f.Pods = append(f.Pods, web(func(p *why.Pod) { p.Object.Name, p.Where = "other", "/etc/monopod/manifests/other.yaml:1" }))
 		}),
 		"uid of another pod": oneOf(web(waits("ContainerCreating"), trouble(model.Trouble{
-			Kind: "Held", Reason: "UIDConflict", Message: "metadata.uid 1-2 is that of pod default/other, which has its directories and logs by it: remove the uid from the manifest",
+			Kind: "Held", Reason: "UIDConflict", Message: "metadata.uid 1-2 is already used by pod default/other for its directories and logs: remove the uid from the manifest",
 			Cause: cause.Cause{Kind: cause.UIDConflict, UID: "1-2", Pod: "default/other"},
 		})), func(f *why.Facts) {
 			f.Pods = append(f.Pods, web(func(p *why.Pod) { p.Object.Name, p.Where = "other", "/etc/monopod/manifests/other.yaml:1" }))
@@ -333,14 +333,14 @@ func TestEachCauseHasItsChain(t *testing.T) {
 		"cordoned":           oneOf(web(waits(""), trouble(model.Trouble{Kind: "Held", Reason: "NodeUnschedulable", Message: "m", Cause: cause.Cause{Kind: cause.Drained, Fault: cause.Cordoned}}))),
 		"handed over":        oneOf(web(unready, trouble(model.Trouble{Kind: "Halted", Reason: "HandedOver", Message: "m", Cause: cause.Cause{Kind: cause.ShuttingDown, Fault: cause.HandedOver}}))),
 		"shutting down":      oneOf(web(waits(""), trouble(model.Trouble{Kind: "Halted", Reason: "Terminated", Message: "m", Cause: cause.Cause{Kind: cause.ShuttingDown}}))),
-		"too many pods":      oneOf(web(waits("ContainerCreating"), trouble(model.Trouble{Kind: "Held", Reason: "OutOfpods", Message: "there are maxPods (110) pods already", Cause: cause.Cause{Kind: cause.TooManyPods, Resource: "pods"}}))),
+		"too many pods":      oneOf(web(waits("ContainerCreating"), trouble(model.Trouble{Kind: "Held", Reason: "OutOfpods", Message: "maxPods (110) is reached", Cause: cause.Cause{Kind: cause.TooManyPods, Resource: "pods"}}))),
 		"out of cpu":         oneOf(web(waits(""), trouble(model.Trouble{Kind: "Held", Reason: "OutOfcpu", Message: "Node didn't have enough resource: cpu, requested: 1500, used: 3000, capacity: 4000", Cause: cause.Cause{Kind: cause.OutOfResource, Resource: "cpu"}}))),
 		"another node":       oneOf(web(waits(""), trouble(model.Trouble{Kind: "Held", Reason: "NodeAffinity", Message: "Predicate NodeAffinity failed: node(s) didn't match Pod's node affinity/selector: nodeLabels has no disk=ssd", Cause: cause.Cause{Kind: cause.NodeMismatch}}))),
 		"under pressure":     oneOf(web(waits(""), trouble(model.Trouble{Kind: "Held", Reason: "Evicted", Message: "The node had condition: [MemoryPressure].", Cause: cause.Cause{Kind: cause.UnderPressure}}))),
 		"made room":          oneOf(web(waits(""), trouble(model.Trouble{Kind: "Failed", Reason: "Preempting", Message: "Preempted in order to admit critical pod default/db", Cause: cause.Cause{Kind: cause.MadeRoom, Pod: "default/db"}, At: now.Add(-4 * time.Second)}), next(6*time.Second))),
 		"evicted by machine": oneOf(web(waits(""), trouble(model.Trouble{Kind: "Failed", Reason: "Evicted", Message: "The node was low on resource: memory. Threshold quantity: 100Mi, available: 50Mi.", Cause: cause.Cause{Kind: cause.Evicted, Resource: "memory"}, At: now.Add(-4 * time.Second)}), next(6*time.Second))),
 		"held for a group":   oneOf(web(trouble(model.Trouble{Kind: "Held", Reason: "UpdateGroup", Message: "waits until pod default/first is ready"}))),
-		"just started":       oneOf(web(waits("ContainerCreating"), trouble(model.Trouble{Kind: "Held", Reason: "Starting", Message: "which pods hold host ports is not known yet", Cause: cause.Cause{Kind: cause.Underway}}))),
+		"just started":       oneOf(web(waits("ContainerCreating"), trouble(model.Trouble{Kind: "Held", Reason: "Starting", Message: "the host ports of other pods are not known yet", Cause: cause.Cause{Kind: cause.Underway}}))),
 		"pod cidr":           oneOf(web(failing("CreatePodSandboxError", cause.Cause{Kind: cause.PodCIDR, Detail: "set up pod network: podCIDR 10.88.0.0/16 overlaps the route 10.0.0.0/8 by eth0; set podCIDR to a subnet that is free on this machine"}))),
 		"cni plugin missing": oneOf(web(failing("CreatePodSandboxError", cause.Cause{Kind: cause.CNIPlugin, Detail: `set up pod network: CNI plugin bridge is missing: failed to find plugin "bridge" in path [/opt/cni/bin]`}))),
 		"network":            oneOf(web(failing("CreatePodSandboxError", cause.Cause{Kind: cause.Network, Detail: `plugin type="bridge" failed (add): no IP addresses available in range set`}))),
@@ -373,7 +373,7 @@ func TestEachCauseHasItsChain(t *testing.T) {
 		"apparmor profile missing": oneOf(web(failing("CreateContainerError", cause.Cause{
 			Kind: cause.ProfileUnusable, Fault: cause.NotFound, Container: "app", Object: cause.Object{Kind: cause.AppArmor, Name: "strict"},
 		}))),
-		"cannot be made": oneOf(web(failing("CreateContainerConfigError", inApp(cause.Config, "monopod does not have CAP_SYS_BOOT on this machine and cannot give it")))),
+		"cannot be made": oneOf(web(failing("CreateContainerConfigError", inApp(cause.Config, "monopod does not have CAP_SYS_BOOT on this machine and cannot grant it")))),
 		"disk full":      oneOf(web(failing("CreateContainerError", inApp(cause.NoSpace, "mkdir /var/lib/monopod/x: no space left on device")))),
 		"hook":           oneOf(web(failing("PostStartHookError", inApp(cause.Hook, `run hook: command "false" exited with 1`)))),
 
@@ -425,7 +425,7 @@ func TestEachCauseHasItsChain(t *testing.T) {
 
 		"init runs": oneOf(web(withInit, func(p *why.Pod) {
 			p.Object.Status.InitContainerStatuses = []corev1.ContainerStatus{{Name: "setup", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(now.Add(-90 * time.Second))}}}}
-		}, trouble(model.Trouble{Kind: "Underway", Container: "setup", Text: "init container setup: runs before the others", Cause: cause.Cause{Kind: cause.Underway, Container: "setup", Detail: "runs before the others"}}))),
+		}, trouble(model.Trouble{Kind: "Underway", Container: "setup", Text: "init container setup: running before the others", Cause: cause.Cause{Kind: cause.Underway, Container: "setup", Detail: "running before the others"}}))),
 		"init fails": oneOf(web(withInit, func(p *why.Pod) {
 			p.Object.Status.InitContainerStatuses = []corev1.ContainerStatus{{
 				Name: "setup", RestartCount: 1, State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff"}},
@@ -444,7 +444,7 @@ func TestEachCauseHasItsChain(t *testing.T) {
 		"failed otherwise": oneOf(web(waits(""), trouble(model.Trouble{Kind: "Failed", Reason: "Odd", Message: "nobody knows"}))),
 		"removing late":    oneOf(web(trouble(model.Trouble{Kind: "Removing", Text: "being removed"}), func(p *why.Pod) { p.Object.DeletionTimestamp = &metav1.Time{Time: now.Add(-time.Second)} })),
 		"removing":         oneOf(web(trouble(model.Trouble{Kind: "Removing", Text: "being removed: waiting for app to stop"}), func(p *why.Pod) { p.Object.DeletionTimestamp = &metav1.Time{Time: now.Add(20 * time.Second)} })),
-		"kept":             oneOf(web(trouble(model.Trouble{Kind: "Kept", Text: "its manifest has not been read since the agent started; the pod goes on as it was"}))),
+		"kept":             oneOf(web(trouble(model.Trouble{Kind: "Kept", Text: "its manifest has not been read since the agent started; the pod continues unchanged"}))),
 		"resize":           oneOf(web(trouble(model.Trouble{Kind: "Resize", Message: "container app: 90 bytes of memory are in use, more than the new limit of 80"}), next(3*time.Second))),
 		"pulling":          oneOf(web(waits("ContainerCreating"), trouble(model.Trouble{Kind: "Underway", Container: "app", Text: "container app: pulling image registry.example/app:1"}))),
 		"blind":            oneOf(web(trouble(model.Trouble{Kind: "Blind", Message: "observe: containerd: connection refused"}), next(time.Second)), func(f *why.Facts) { f.Places.Endpoint = "unix:///run/containerd/containerd.sock" }),
@@ -458,7 +458,7 @@ func TestEachCauseHasItsChain(t *testing.T) {
 		"port of another monopod": oneOf(web(failing("HostPortConflict", cause.Cause{Kind: cause.HostPortPod, Pod: "default/web", Detail: "host port 80/TCP is taken by pod default/web of another monopod (/srv/two/cni)"}))),
 		"port of a process":       oneOf(web(failing("HostPortConflict", cause.Cause{Kind: cause.HostPortProcess, Detail: "host port 80/TCP is taken by process nginx (pid 7) of this machine, which listens on 80/TCP"}))),
 		"not mirrored":            oneOf(web(func(p *why.Pod) { p.NotMirrored = `create mirror pod: namespaces "default" not found` })),
-		"not looked at":           oneOf(web(func(p *why.Pod) { p.Object.Status = corev1.PodStatus{Phase: corev1.PodUnknown} }), func(f *why.Facts) { f.Runtime = "containers cannot be seen: no space left\non device" }),
+		"not looked at":           oneOf(web(func(p *why.Pod) { p.Object.Status = corev1.PodStatus{Phase: corev1.PodUnknown} }), func(f *why.Facts) { f.Runtime = "the runtime does not respond: no space left\non device" }),
 		"image not allowed":       oneOf(web(failing("ImageNotAllowed", inApp(cause.ImageNotAllowed, "imagePolicy does not allow image registry.example/app:1: no rule matches it")))),
 		"image unsigned":          oneOf(web(failing("SignatureValidationFailed", inApp(cause.ImageUnsigned, `image "registry.example/app:1": signature validation failed: registry.example/app@sha256:1 has no signature`)))),
 		"pulling for long": oneOf(web(waits("ContainerCreating"), trouble(model.Trouble{Kind: "Underway", Container: "app", Text: "container app: pulling image registry.example/app:1"}), func(p *why.Pod) {
@@ -505,7 +505,7 @@ func TestWithoutANameAllProblemsAreReported(t *testing.T) {
 	copied := silent
 	copied.FromDisk = now.Add(-26 * time.Hour)
 	unread := model.Input{Input: "/etc/monopod/manifests/locked.yaml", State: "Unreachable", Errors: []string{"permission denied"}}
-	double := model.Input{Input: "/etc/monopod/manifests/copy.yaml", State: "Conflict", Errors: []string{"copy.yaml:1: pod default/web is already defined in web.yaml:1; give one of them another name or remove it"}}
+	double := model.Input{Input: "/etc/monopod/manifests/copy.yaml", State: "Conflict", Errors: []string{"copy.yaml:1: pod default/web is already defined in web.yaml:1; rename or remove one of them"}}
 	appliedTwice := model.Input{Source: "applied", Input: "/var/lib/monopod/applied/pod.shop.web.yaml", State: "Conflict", Errors: []string{"pod.shop.web.yaml:1: pod shop/web is already defined in web.yaml:1"}}
 	applies := func(f *why.Facts) { f.Places.Applied = "/var/lib/monopod/applied" }
 	fine := model.Input{Input: "/etc/monopod/manifests/web.yaml", State: "Accepted", Pods: []string{"default/web"}}
@@ -540,11 +540,11 @@ func TestWithoutANameAllProblemsAreReported(t *testing.T) {
 			f.Instance = why.Instance{Socket: "/run/two.sock"}
 		}),
 		"all another daemon down": oneOf(web(), func(f *why.Facts) {
-			f.Daemon = "nobody answers on /run/two.sock (connection refused)"
+			f.Daemon = "no daemon answers on /run/two.sock (connection refused)"
 			f.Instance = why.Instance{Config: "/etc/two.yaml", Socket: "/run/two.sock"}
 		}),
 		"blind in another instance": oneOf(web(trouble(model.Trouble{Kind: "Blind", Message: "no space left on device"}), next(time.Second)), func(f *why.Facts) { f.Instance = why.Instance{Config: "/etc/two.yaml", Socket: "/run/two.sock"} }),
-		"all daemon down":           oneOf(web(func(p *why.Pod) { p.Object.Status = corev1.PodStatus{Phase: corev1.PodUnknown} }), inputs(broken), func(f *why.Facts) { f.Daemon = "nobody answers on /run/monopod/monopod.sock" }),
+		"all daemon down":           oneOf(web(func(p *why.Pod) { p.Object.Status = corev1.PodStatus{Phase: corev1.PodUnknown} }), inputs(broken), func(f *why.Facts) { f.Daemon = "no daemon answers on /run/monopod/monopod.sock" }),
 	} {
 		t.Run(name, func(t *testing.T) { golden(t, name, shown(t, why.All(f))) })
 	}

@@ -193,13 +193,13 @@ func (d *admitter) admit(pod *manifests.Pod) *runner.Held {
 		d.used.Add(want, has)
 		d.ports.reserve(pod)
 		if d.Blind && d.Room != nil && !known.active() && asks(want) {
-			return starting("what other pods use is not known yet")
+			return starting("the usage of other pods is not known yet")
 		}
 		return nil
 	}
 	if !known.Seen { // it may own all of this already: do not refuse it, and do not preempt pods for it
 		d.used.Add(want, has)
-		return starting("whether it runs already is not known yet")
+		return starting("whether it is already running is not known yet")
 	}
 	held := d.refused(missing)
 	switch {
@@ -225,7 +225,7 @@ func (d *admitter) refused(missing []lack) runner.Held {
 	for i, l := range missing {
 		texts[i] = l.String()
 		if l.name == corev1.ResourcePods {
-			texts[i] = fmt.Sprintf("there are maxPods (%d) pods already", d.MaxPods)
+			texts[i] = fmt.Sprintf("maxPods (%d) is reached", d.MaxPods)
 		}
 	}
 	h := runner.Held{Reason: "OutOf" + string(missing[0].name), Message: strings.Join(texts, "; "), Cause: cause.Cause{Kind: cause.OutOfResource, Resource: string(missing[0].name)}}
@@ -245,7 +245,7 @@ func (d *admitter) makeRoom(pod *manifests.Pod, missing []lack, held *runner.Hel
 		}
 	}
 	if len(needs) == 0 {
-		held.Message += "; it has room when those are gone that are being stopped"
+		held.Message += "; it fits once the pods being stopped are gone"
 		return true
 	}
 	chosen := victims(needs, d.candidates(pod))
@@ -259,7 +259,7 @@ func (d *admitter) makeRoom(pod *manifests.Pod, missing []lack, held *runner.Hel
 		names[i] = v.key.String()
 	}
 	slices.Sort(names)
-	held.Message += "; stopped to make room: " + strings.Join(names, ", ")
+	held.Message += "; preempted: " + strings.Join(names, ", ")
 	return true
 }
 

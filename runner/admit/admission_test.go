@@ -101,27 +101,27 @@ func TestPodThatDoesNotFitReportsExactShortage(t *testing.T) {
 			"what is being removed will leave room",
 			pods{requesting("c", "4", "", "")},
 			changed(holdings(b), "b", func(h *admit.Holding) { h.Leaving = true }), nil,
-			"c:OutOfcpu: Node didn't have enough resource: cpu, requested: 4000, used: 2000, capacity: 4000; it has room when those are gone that are being stopped",
+			"c:OutOfcpu: Node didn't have enough resource: cpu, requested: 4000, used: 2000, capacity: 4000; it fits once the pods being stopped are gone",
 		},
 		{
 			"and no other pod takes that",
 			pods{requesting("c", "4", "", ""), a},
 			changed(holdings(b), "b", func(h *admit.Holding) { h.Leaving = true }), nil,
-			"a:OutOfcpu: Node didn't have enough resource: cpu, requested: 1000, used: 6000, capacity: 4000 c:OutOfcpu: Node didn't have enough resource: cpu, requested: 4000, used: 2000, capacity: 4000; it has room when those are gone that are being stopped",
+			"a:OutOfcpu: Node didn't have enough resource: cpu, requested: 1000, used: 6000, capacity: 4000 c:OutOfcpu: Node didn't have enough resource: cpu, requested: 4000, used: 2000, capacity: 4000; it fits once the pods being stopped are gone",
 		},
 		{"the higher priority comes first", pods{requesting("l", "3", "", "1"), requesting("m", "3", "", "2")}, nil, nil, "l:OutOfcpu: Node didn't have enough resource: cpu, requested: 3000, used: 3000, capacity: 4000"},
 		{
 			"and makes others stop",
 			pods{requesting("m", "3", "", "2")},
 			holdings(requesting("l", "3", "", "1")), nil,
-			"m:OutOfcpu: Node didn't have enough resource: cpu, requested: 3000, used: 3000, capacity: 4000; stopped to make room: default/l l<-m",
+			"m:OutOfcpu: Node didn't have enough resource: cpu, requested: 3000, used: 3000, capacity: 4000; preempted: default/l l<-m",
 		},
 		{"not pods without a priority", pods{requesting("m", "3", "", "2")}, holdings(requesting("l", "3", "", "")), nil, "m:OutOfcpu: Node didn't have enough resource: cpu, requested: 3000, used: 3000, capacity: 4000"},
 		{
 			"but a critical one does",
 			pods{requesting("m", "3", "", "2000000000")},
 			holdings(requesting("l", "3", "", "")), nil,
-			"m:OutOfcpu: Node didn't have enough resource: cpu, requested: 3000, used: 3000, capacity: 4000; stopped to make room: default/l l<-m",
+			"m:OutOfcpu: Node didn't have enough resource: cpu, requested: 3000, used: 3000, capacity: 4000; preempted: default/l l<-m",
 		},
 		{
 			"not those that are protected",
@@ -145,7 +145,7 @@ func TestPodThatDoesNotFitReportsExactShortage(t *testing.T) {
 			"as few as possible",
 			pods{requesting("m", "2", "", "9")},
 			holdings(requesting("x", "1", "", "1"), requesting("y", "2", "", "1"), requesting("z", "1", "", "1")), nil,
-			"m:OutOfcpu: Node didn't have enough resource: cpu, requested: 2000, used: 4000, capacity: 4000; stopped to make room: default/y y<-m",
+			"m:OutOfcpu: Node didn't have enough resource: cpu, requested: 2000, used: 4000, capacity: 4000; preempted: default/y y<-m",
 		},
 		{
 			"labels",
@@ -155,7 +155,7 @@ func TestPodThatDoesNotFitReportsExactShortage(t *testing.T) {
 		},
 		{"labels that fit", pods{chooses}, nil, func(a *admit.Input) { a.Labels = map[string]string{"disk": "ssd", "zone": "a", "more": ""} }, ""},
 		{"what runs does not choose again", pods{chooses}, holdings(chooses), func(a *admit.Input) { a.Labels = map[string]string{} }, ""},
-		{"usage is unknown", pods{a}, nil, func(a *admit.Input) { a.Blind = true }, "a:Starting: what other pods use is not known yet"},
+		{"usage is unknown", pods{a}, nil, func(a *admit.Input) { a.Blind = true }, "a:Starting: the usage of other pods is not known yet"},
 		{"running pods need not wait for that", pods{a}, holdings(a), func(a *admit.Input) { a.Blind = true }, ""},
 		{
 			"no pod is preempted while the usage of others is unknown",
@@ -167,13 +167,13 @@ func TestPodThatDoesNotFitReportsExactShortage(t *testing.T) {
 			"nor for one that may run already, whose room stays reserved",
 			pods{requesting("m", "3", "", "2"), requesting("n", "1", "", "1")},
 			changed(holdings(requesting("l", "3", "", "1")), "m", func(h *admit.Holding) { h.Seen = false }), nil,
-			"m:Starting: whether it runs already is not known yet n:OutOfcpu: Node didn't have enough resource: cpu, requested: 1000, used: 6000, capacity: 4000",
+			"m:Starting: whether it is already running is not known yet n:OutOfcpu: Node didn't have enough resource: cpu, requested: 1000, used: 6000, capacity: 4000",
 		},
 		{
 			"a place by priority",
 			pods{requesting("m", "", "", "9")},
 			holdings(requesting("l", "", "", "1")), func(a *admit.Input) { a.MaxPods = 1 },
-			"m:OutOfpods: there are maxPods (1) pods already; stopped to make room: default/l l<-m",
+			"m:OutOfpods: maxPods (1) is reached; preempted: default/l l<-m",
 		},
 	} {
 		in := admit.Input{Desired: tt.desired, Known: map[manifests.Key]admit.Holding{}, Listed: true, Room: room("4", "4Gi"), Node: "node"}
@@ -234,7 +234,7 @@ func TestNodeAffinity(t *testing.T) {
 			Desired: []*manifests.Pod{p}, Known: map[manifests.Key]admit.Holding{p.Key(): {Seen: true}}, Listed: true,
 			Node: "node", Labels: map[string]string{"disk": "ssd", "cores": "4"},
 		})
-		if h, held := d.Held[p.Key()]; held == tt.fits || held && !strings.HasSuffix(h.Message, "nodeLabels meets no term of its node affinity") {
+		if h, held := d.Held[p.Key()]; held == tt.fits || held && !strings.HasSuffix(h.Message, "nodeLabels matches no term of its node affinity") {
 			t.Errorf("%s: %+v", tt.name, h)
 		}
 	}
@@ -264,13 +264,13 @@ func TestPodForOtherPlatformNeverStarts(t *testing.T) {
 			s.NodeSelector, s.OS = map[string]string{"kubernetes.io/os": "linux", "beta.kubernetes.io/arch": "amd64"}, &corev1.PodOS{Name: "linux"}
 		}, nil, false, ""},
 		{"an unknown label", func(s *corev1.PodSpec) { s.NodeSelector = map[string]string{"disk": "ssd"} }, nil, false, ""},
-		{"another system", func(s *corev1.PodSpec) { s.NodeSelector = map[string]string{"kubernetes.io/os": "windows"} }, nil, false, "it asks for kubernetes.io/os=windows, and this machine has linux"},
-		{"by its old label", func(s *corev1.PodSpec) { s.NodeSelector = map[string]string{"beta.kubernetes.io/os": "windows"} }, nil, false, "it asks for beta.kubernetes.io/os=windows, and this machine has linux"},
+		{"another system", func(s *corev1.PodSpec) { s.NodeSelector = map[string]string{"kubernetes.io/os": "windows"} }, nil, false, "it requires kubernetes.io/os=windows, but this machine has linux"},
+		{"by its old label", func(s *corev1.PodSpec) { s.NodeSelector = map[string]string{"beta.kubernetes.io/os": "windows"} }, nil, false, "it requires beta.kubernetes.io/os=windows, but this machine has linux"},
 		{"another processor", func(s *corev1.PodSpec) {
 			s.NodeSelector = map[string]string{"kubernetes.io/arch": "arm64", "kubernetes.io/os": "linux"}
-		}, nil, false, "it asks for kubernetes.io/arch=arm64, and this machine has amd64"},
-		{"the field", func(s *corev1.PodSpec) { s.OS = &corev1.PodOS{Name: "windows"} }, nil, false, "it is for windows, and this machine has linux"},
-		{"affinity", func(s *corev1.PodSpec) { s.Affinity = affinity(in("kubernetes.io/arch", "arm64", "s390x")) }, nil, false, "no term of its node affinity is for a machine with linux/amd64"},
+		}, nil, false, "it requires kubernetes.io/arch=arm64, but this machine has amd64"},
+		{"the field", func(s *corev1.PodSpec) { s.OS = &corev1.PodOS{Name: "windows"} }, nil, false, "it is for windows, but this machine has linux"},
+		{"affinity", func(s *corev1.PodSpec) { s.Affinity = affinity(in("kubernetes.io/arch", "arm64", "s390x")) }, nil, false, "no term of its node affinity matches a machine with linux/amd64"},
 		{"one of two terms", func(s *corev1.PodSpec) {
 			s.Affinity = affinity(in("kubernetes.io/arch", "arm64"), in("kubernetes.io/arch", "amd64"))
 		}, nil, false, ""},

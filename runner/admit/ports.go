@@ -88,7 +88,7 @@ func (d *portDirectory) conflict(pod *manifests.Pod) *runner.Held {
 			return starting("host port %s may be taken by pod %s, whose state is not known yet", h, o.key)
 		}
 		if d.blind {
-			return starting("which pods hold host ports is not known yet")
+			return starting("the host ports of other pods are not known yet")
 		}
 	}
 	return nil

@@ -44,7 +44,7 @@ func mismatch(spec *corev1.PodSpec, name string, node labels.Set) *runner.Held {
 	case len(missing) > 0:
 		why = "nodeLabels has no " + strings.Join(missing, ", ")
 	case !affine(spec, name, node):
-		why = "nodeLabels meets no term of its node affinity"
+		why = "nodeLabels matches no term of its node affinity"
 	default:
 		return nil
 	}

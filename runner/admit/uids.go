@@ -25,12 +25,12 @@ func (d *admitter) twin(pod *manifests.Pod) *runner.Held {
 		}
 	}
 	if found && taken != key {
-		return &runner.Held{Reason: ReasonUIDConflict, Message: fmt.Sprintf("metadata.uid %s is that of pod %s, which has its directories and logs by it: remove the uid from the manifest", uid, taken), Cause: cause.Cause{Kind: cause.UIDConflict, UID: string(uid), Pod: taken.String()}}
+		return &runner.Held{Reason: ReasonUIDConflict, Message: fmt.Sprintf("metadata.uid %s is already used by pod %s for its directories and logs: remove the uid from the manifest", uid, taken), Cause: cause.Cause{Kind: cause.UIDConflict, UID: string(uid), Pod: taken.String()}}
 	}
 	d.uids[uid] = key // pods after this one must not take it
 	for _, o := range d.Desired {
 		if o.Object.UID == uid && o.Key() != key && !d.Known[o.Key()].Seen {
-			return starting("metadata.uid %s may be that of pod %s, whose state is not known yet", uid, o.Key())
+			return starting("metadata.uid %s may be used by pod %s, whose state is not known yet", uid, o.Key())
 		}
 	}
 	return nil

@@ -12,7 +12,7 @@ import (
 )
 
 // ErrPodsLeft reports that Cleanup found pods.
-var ErrPodsLeft = errors.New("pods are still there")
+var ErrPodsLeft = errors.New("pods still exist")
 
 // Cleanup removes what an instance keeps on the machine besides pods and images: it waits until pods that are being removed are
 // gone (Run must be running), then deletes the bridge, firewall rules and cgroups. It returns ErrPodsLeft if there are pods.
@@ -27,7 +27,7 @@ func (r *Runtime) Cleanup(ctx context.Context) error {
 	}
 	for r.removal.Teardown.Pending() > 0 {
 		if !pause.For(ctx, 20*time.Millisecond) {
-			return fmt.Errorf("remove pods: %d removals do not end: %w", r.removal.Teardown.Pending(), ctx.Err())
+			return fmt.Errorf("remove pods: %d removals do not finish: %w", r.removal.Teardown.Pending(), ctx.Err())
 		}
 	}
 	err = errors.Join(r.net.Destroy(ctx), r.podCgroups.Cgroups.RemoveEmpty(r.podCgroups.Cgroups.AllPods()), r.podCgroups.Cgroups.RemoveEmpty(r.cfg.CgroupParent), trees.Remove(r.dirs.SecretsDir()))

@@ -198,7 +198,7 @@ func TestVolumesOfObjects(t *testing.T) {
 	s.Play(fmt.Sprintf(filesPod, "two"), secret)
 	ctrdtest.Within(t, 10*time.Second, "the pod says what is missing", func() bool {
 		_, why := s.Why("files")
-		return strings.Contains(why, `configmap "app" not found; what runs goes on`)
+		return strings.Contains(why, `configmap "app" not found; running containers continue`)
 	})
 	if now := s.PID(t, key); now != pid {
 		t.Errorf("the container was restarted: pid %d is %d", pid, now)

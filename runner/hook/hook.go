@@ -57,7 +57,7 @@ func Resolve(h *corev1.LifecycleHandler, c *corev1.Container, ip string) (Hook, 
 	case h.HTTPGet != nil:
 		return resolveHTTP(h.HTTPGet, c, ip)
 	}
-	return Hook{}, errors.New("the hook has no action that can be run")
+	return Hook{}, errors.New("the hook has no supported action")
 }
 
 func resolveHTTP(get *corev1.HTTPGetAction, c *corev1.Container, ip string) (Hook, error) {

@@ -35,7 +35,7 @@ func TestResolve(t *testing.T) {
 		{"a host and a named port", "10.0.0.1", get(corev1.HTTPGetAction{Host: "h", Path: "/", Port: intstr.FromString("admin")}), "GET http://h:8081/"},
 		{"a port that there is not", "10.0.0.1", get(corev1.HTTPGetAction{Port: intstr.FromString("nope")}), `has no port named "nope"`},
 		{"no address", "", get(corev1.HTTPGetAction{Port: intstr.FromInt(80)}), "no address"},
-		{"what Kubernetes does not run either", "", &corev1.LifecycleHandler{TCPSocket: &corev1.TCPSocketAction{}}, "no action"},
+		{"what Kubernetes does not run either", "", &corev1.LifecycleHandler{TCPSocket: &corev1.TCPSocketAction{}}, "no supported action"},
 	} {
 		h, err := hook.Resolve(tt.h, c, tt.ip)
 		if err != nil && strings.Contains(err.Error(), tt.want) {

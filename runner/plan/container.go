@@ -121,7 +121,7 @@ func (p *containerPlanner) succeed(name string, all []*runner.Container, old *ru
 		case p.outdated(last):
 			reason = "all containers are restarted"
 		case p.stale(last):
-			reason = "what it refers to may have changed"
+			reason = "referenced objects may have changed"
 		case p.fits(name, last) && p.inSandbox(last):
 			reason = "resize requires restart"
 		case p.fits(name, last):
@@ -342,7 +342,7 @@ func (p *stopper) discard(c *runner.Container, reason string) {
 func (p *stopper) settle(c *runner.Container) {
 	switch {
 	case c.State == runner.ContainerRunning && c.Leaving():
-		p.stop(c, "was told to stop")
+		p.stop(c, "stop was requested")
 	case c.State == runner.ContainerExited:
 		p.finish(c)
 	}

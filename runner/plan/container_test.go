@@ -116,7 +116,7 @@ func TestStaleInstanceIsRecreatedBeforeItsStart(t *testing.T) {
 	o.Containers[0].State, o.Containers[0].StartedAt = runner.ContainerCreated, time.Time{}
 	wantPlan(t, pod, o, "[StartContainer a (ready)]")
 	o.Stale = map[string]bool{"id-a": true}
-	wantPlan(t, pod, o, "[EnsureImage a RemoveContainer a (superseded) CreateContainer a (what it refers to may have changed) StartContainer a (what it refers to may have changed)]")
+	wantPlan(t, pod, o, "[EnsureImage a RemoveContainer a (superseded) CreateContainer a (referenced objects may have changed) StartContainer a (referenced objects may have changed)]")
 }
 
 func TestNetworkIsSetUpBeforeAnyStart(t *testing.T) {

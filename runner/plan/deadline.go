@@ -34,7 +34,7 @@ func (p *failer) expire() {
 		}
 		p.add(runner.Action{Kind: runner.RecordPod, Reason: "manifest changed"})
 	}
-	p.add(runner.Action{Kind: runner.FailPod, Failure: runner.ReasonDeadlineExceeded, Reason: "activeDeadlineSeconds are over"})
+	p.add(runner.Action{Kind: runner.FailPod, Failure: runner.ReasonDeadlineExceeded, Reason: "activeDeadlineSeconds exceeded"})
 	p.endFailed()
 }
 
@@ -61,7 +61,7 @@ func (p *failer) failed() {
 		return
 	}
 	if p.returns() {
-		p.rebuild("evicted pod comes back")
+		p.rebuild("recreating the evicted pod")
 		return
 	}
 	p.endFailed()

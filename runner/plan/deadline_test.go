@@ -51,12 +51,12 @@ func TestDeadlineFailsThePodBeforeItStopsContainers(t *testing.T) {
 		change   func(*plan.Observed)
 		want     string
 	}{
-		{"as recorded", pod, nil, "[FailPod (activeDeadlineSeconds are over) " + ends + "]"},
-		{"an edit shortened it", withDeadline(pod, 1000), nil, "[RecordPod (manifest changed) FailPod (activeDeadlineSeconds are over) " + ends + "]"},
+		{"as recorded", pod, nil, "[FailPod (activeDeadlineSeconds exceeded) " + ends + "]"},
+		{"an edit shortened it", withDeadline(pod, 1000), nil, "[RecordPod (manifest changed) FailPod (activeDeadlineSeconds exceeded) " + ends + "]"},
 		{"an edit that cannot be recorded now", withDeadline(pod, 1000), func(o *plan.Observed) {
 			o.Failures = map[string]plan.Failure{"": {Reason: runner.ReasonCreatePodSandboxError, Count: 5, At: zero}}
 		}, "[]"},
-		{"the manifest is only kept", withDeadline(pod, 1000), func(o *plan.Observed) { o.Kept = true }, "[FailPod (activeDeadlineSeconds are over) " + ends + "]"},
+		{"the manifest is only kept", withDeadline(pod, 1000), func(o *plan.Observed) { o.Kept = true }, "[FailPod (activeDeadlineSeconds exceeded) " + ends + "]"},
 		{"it has completed", pod, func(o *plan.Observed) {
 			done := exited("id-a", "a", 0, 50)
 			done.Hash, done.SandboxID, done.Recorded = o.Containers[0].Hash, "s1", true

@@ -61,7 +61,7 @@ func (p *failer) giveBack() {
 	}
 	for i := range p.o.Containers {
 		if c := &p.o.Containers[i]; c.State == runner.ContainerExited && c.Recorded {
-			p.removeInstance(c, "evicted: what it has written is given back")
+			p.removeInstance(c, "evicted: releasing its disk space")
 		}
 	}
 }

@@ -102,7 +102,7 @@ func TestOrderedEviction(t *testing.T) {
 
 func TestEvictedPodIsRecreatedAfterItsBackOff(t *testing.T) {
 	pod := testPod("x", testContainer("a", runtimetest.ScriptServe))
-	const reason = " (evicted pod comes back)"
+	const reason = " (recreating the evicted pod)"
 	const back = "[RemoveContainer a" + reason + " RemoveSandbox" + reason + " CreateSandbox" + reason +
 		" EnsureImage a CreateContainer a (first start) StartContainer a (first start)]"
 	for _, c := range []struct {
@@ -147,8 +147,8 @@ func TestPodEvictedFromAFullDiskGivesBackWhatItWrote(t *testing.T) {
 		recorded         bool
 		want             string
 	}{
-		{runner.ReasonEvicted, runner.ResourceDisk, true, "[RemoveContainer a (evicted: what it has written is given back)]"},
-		{runner.ReasonEvicted, runner.ResourceInodes, true, "[RemoveContainer a (evicted: what it has written is given back)]"},
+		{runner.ReasonEvicted, runner.ResourceDisk, true, "[RemoveContainer a (evicted: releasing its disk space)]"},
+		{runner.ReasonEvicted, runner.ResourceInodes, true, "[RemoveContainer a (evicted: releasing its disk space)]"},
 		{runner.ReasonEvicted, runner.ResourceDisk, false, "[FinishContainer a (exited with 137)]"},
 		{runner.ReasonEvicted, "memory", true, "[]"},
 		{runner.ReasonPreempting, runner.ResourceDisk, true, "[]"},

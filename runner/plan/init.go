@@ -179,7 +179,7 @@ func (p *sequencer) ahead(c *corev1.Container, g permission) permission {
 func (p *sequencer) removeEarly(all []*runner.Container) {
 	for _, c := range all {
 		if c.State == runner.ContainerCreated && p.inSandbox(c) && c.RestartCount == 0 && c.Last == nil && newestThatRan(all) == nil {
-			p.removeInstance(c, "made too early")
+			p.removeInstance(c, "created too early")
 			continue
 		}
 		p.settle(c)
@@ -282,7 +282,7 @@ func (p *stopper) tidyOne(name string) {
 		case c == stays:
 			p.finish(c)
 		default:
-			p.removeInstance(c, "not needed any more")
+			p.removeInstance(c, "no longer needed")
 		}
 	}
 }

@@ -52,7 +52,7 @@ func (p *containerPlanner) tidy() {
 		for _, c := range all[max(0, len(all)-1):] {
 			switch c.State {
 			case runner.ContainerCreated:
-				p.discard(c, "not needed any more")
+				p.discard(c, "no longer needed")
 			case runner.ContainerRunning:
 				p.keepRunning(c, nil)
 			case runner.ContainerExited:

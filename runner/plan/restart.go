@@ -91,10 +91,10 @@ func RestartsAll(pod *corev1.PodSpec, c *runner.Container) bool {
 // is: it did not end by itself. An exit at an unknown time, or in the future because the clock was set back, causes no wait.
 func nextRestart(now time.Time, policy corev1.RestartPolicy, c *runner.Container, o Options) Restart {
 	if c.Leaving() && !c.StopCause.Failed() {
-		return Restart{Wanted: true, At: now, Reason: "it was stopped, but is wanted"}
+		return Restart{Wanted: true, At: now, Reason: "it was stopped, but should run"}
 	}
 	if c.Exit == nil || c.StartedAt.IsZero() {
-		return Restart{Wanted: true, At: now, Reason: "it did not run"}
+		return Restart{Wanted: true, At: now, Reason: "it was not running"}
 	}
 	if policy == corev1.RestartPolicyNever || policy == corev1.RestartPolicyOnFailure && c.Exit.ExitCode == 0 {
 		return Restart{Reason: fmt.Sprintf("exited with %d, restart policy %s", c.Exit.ExitCode, policy)}

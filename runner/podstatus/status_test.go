@@ -102,7 +102,7 @@ func TestPhaseAndWhy(t *testing.T) {
 				instances: []runner.Container{running("1", "a", 1), running("2", "b", 1)},
 				failures:  map[string]plan.Failure{"b": {Reason: runner.ReasonErrImagePull, Message: "no such host"}},
 			},
-			corev1.PodRunning, "container b: ErrImagePull: no such host; the old one goes on",
+			corev1.PodRunning, "container b: ErrImagePull: no such host; the old one continues",
 		},
 		{
 			"the pod cannot be replaced",
@@ -110,7 +110,7 @@ func TestPhaseAndWhy(t *testing.T) {
 				instances: []runner.Container{running("1", "a", 1), running("2", "b", 1)},
 				failures:  map[string]plan.Failure{"": {Reason: runner.ReasonErrImagePull, Message: "no such host"}},
 			},
-			corev1.PodRunning, "ErrImagePull: no such host; what runs goes on",
+			corev1.PodRunning, "ErrImagePull: no such host; running containers continue",
 		},
 		{
 			"the runtime does not answer",
@@ -118,12 +118,12 @@ func TestPhaseAndWhy(t *testing.T) {
 				instances: []runner.Container{running("1", "a", 1), running("2", "b", 1)},
 				change:    func(in *podstatus.Input) { in.Blind = errors.New("connection refused") },
 			},
-			corev1.PodRunning, "the runtime cannot be asked: connection refused",
+			corev1.PodRunning, "the runtime does not respond: connection refused",
 		},
 		{
 			"the runtime never answered",
 			statusCase{change: func(in *podstatus.Input) { in.Blind, in.Sandbox = errors.New("connection refused"), nil }},
-			corev1.PodUnknown, "the runtime cannot be asked",
+			corev1.PodUnknown, "the runtime does not respond",
 		},
 		{
 			"a port is taken",

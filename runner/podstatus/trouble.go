@@ -24,7 +24,7 @@ func troublesOf(s *statusBuilder) troublesBuilder { return troublesBuilder{s} }
 func (s troublesBuilder) trouble() model.Trouble {
 	switch {
 	case s.Blind != nil:
-		return model.Trouble{Kind: model.TroubleBlind, Message: s.Blind.Error(), Text: "the runtime cannot be asked: " + s.Blind.Error()}
+		return model.Trouble{Kind: model.TroubleBlind, Message: s.Blind.Error(), Text: "the runtime does not respond: " + s.Blind.Error()}
 	case s.Removing:
 		return model.Trouble{Kind: model.TroubleRemoving, Text: s.whyRemoving()}
 	case s.Held != nil:
@@ -32,7 +32,7 @@ func (s troublesBuilder) trouble() model.Trouble {
 		if f := s.failure(); f != nil && s.Sandbox != nil {
 			t.Text += "; before that: " + f.Reason + ": " + FailureMessage(f)
 		} else if s.Sandbox != nil {
-			t.Text += "; the pod goes on as it was"
+			t.Text += "; the pod continues unchanged"
 		}
 		return t
 	case s.halted():
@@ -61,10 +61,10 @@ func (s troublesBuilder) trouble() model.Trouble {
 		}
 	}
 	if r := containersOf(s.statusBuilder).resizing(); len(r) > 0 {
-		return model.Trouble{Kind: model.TroubleResize, Reason: r[0].Reason, Message: r[0].Message, Text: "resources are not changed yet: " + r[0].Message}
+		return model.Trouble{Kind: model.TroubleResize, Reason: r[0].Reason, Message: r[0].Message, Text: "resources are not resized yet: " + r[0].Message}
 	}
 	if s.Kept {
-		return model.Trouble{Kind: model.TroubleKept, Text: "its manifest has not been read since the agent started; the pod goes on as it was"}
+		return model.Trouble{Kind: model.TroubleKept, Text: "its manifest has not been read since the agent started; the pod continues unchanged"}
 	}
 	return model.Trouble{}
 }
@@ -91,7 +91,7 @@ func (s troublesBuilder) whyRemoving() string {
 func (s troublesBuilder) whyFailedPod(f *runner.PodFailure) string {
 	why := f.Reason + ": " + FailureMessage(f)
 	if plan.ReturnsAfter(f.Reason, &s.pod.Spec, s.manifest().Origin) {
-		why += " It comes back at " + plan.EvictionOver(s.Sandbox, s.Options).Format(time.RFC3339) + "."
+		why += " It is recreated at " + plan.EvictionOver(s.Sandbox, s.Options).Format(time.RFC3339) + "."
 	}
 	return why
 }
@@ -100,7 +100,7 @@ func (s troublesBuilder) whyFailedPod(f *runner.PodFailure) string {
 func (s troublesBuilder) troubleStep(f plan.Failure) model.Trouble {
 	t := stepTrouble(f, "")
 	if slices.ContainsFunc(s.Containers, func(c runner.Container) bool { return c.State == runner.ContainerRunning }) {
-		t.Text += "; what runs goes on"
+		t.Text += "; running containers continue"
 	}
 	return t
 }
@@ -125,7 +125,7 @@ func (s troublesBuilder) troubleInit() model.Trouble {
 		c := containersOf(s.statusBuilder).initInstance(spec.Name)
 		t := s.troubleContainer(spec, c)
 		if t.Kind == model.NoTrouble && c != nil && c.State == runner.ContainerRunning && !manifests.IsSidecar(spec) {
-			t = underway("runs before the others")
+			t = underway("running before the others")
 			t.Container = spec.Name
 		}
 		if t.Kind != model.NoTrouble {
@@ -141,7 +141,7 @@ func (s troublesBuilder) troubleContainer(spec *corev1.Container, c *runner.Cont
 	if f, ok := s.Failures[spec.Name]; ok {
 		t := stepTrouble(f, spec.Name)
 		if c != nil && c.State == runner.ContainerRunning && f.Reason != runner.ReasonPostStartHookError {
-			t.Text += "; the old one goes on"
+			t.Text += "; the old one continues"
 		}
 		return t
 	}
@@ -154,7 +154,7 @@ func (s troublesBuilder) troubleContainer(spec *corev1.Container, c *runner.Cont
 	case c.State == runner.ContainerCreated:
 		t.Text = "about to start"
 	case c.State == runner.ContainerRunning && c.PostStart == runner.PostStartPending:
-		t.Text = "its postStart hook runs"
+		t.Text = "its postStart hook is running"
 	case c.State == runner.ContainerRunning:
 		return s.troubleProbe(spec, c)
 	case c.Exit == nil:

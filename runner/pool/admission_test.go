@@ -103,7 +103,7 @@ func TestPreemptedPodComesBack(t *testing.T) {
 		r.update(low)
 		uid := r.status("low").Pod.UID
 		r.update(low, small, high)
-		if s := r.status("high"); !strings.HasSuffix(s.Why, "; stopped to make room: default/low") && !strings.HasSuffix(s.Why, "; it has room when those are gone that are being stopped") {
+		if s := r.status("high"); !strings.HasSuffix(s.Why, "; preempted: default/low") && !strings.HasSuffix(s.Why, "; it fits once the pods being stopped are gone") {
 			t.Errorf("why: %s", s.Why)
 		}
 		r.pass(time.Minute)
@@ -214,7 +214,7 @@ func TestPreemptionIsCanceledWhenNotNeeded(t *testing.T) {
 		want, message string
 	}{
 		"no pod needs room": {nil, "low:Running", ""},
-		"it has room": {[]*manifests.Pod{edited(high, func(p *corev1.Pod) {
+		"it fits once": {[]*manifests.Pod{edited(high, func(p *corev1.Pod) {
 			p.Spec.Containers[0].Resources = requesting("high", "1", "", "2").Object.Spec.Containers[0].Resources
 		})}, "low:Running high:Running", ""},
 		"it waits still":       {[]*manifests.Pod{edited(high, func(p *corev1.Pod) { p.Spec.PreemptionPolicy = new(corev1.PreemptNever) })}, "low:Failed/Preempting high:Running", "high"},
@@ -238,7 +238,7 @@ func TestPreemptionIsCanceledWhenNotNeeded(t *testing.T) {
 				r.fake.Blind(runtimetest.ErrBlind)
 				r.pool.Gate(nil)
 				r.settle()
-				if !strings.Contains(r.log.String(), `msg="pod has to make room" pod=default/low for=default/high`) {
+				if !strings.Contains(r.log.String(), `msg="preempting pod" pod=default/low for=default/high`) {
 					t.Error("nobody was to make room")
 				}
 				all := append([]*manifests.Pod{low}, tt.then...)

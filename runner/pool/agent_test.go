@@ -229,7 +229,7 @@ func TestTheSecondPodForAPortWaits(t *testing.T) {
 		r.update(a, b, c)
 		r.journal()
 		r.update(a, b, portPod("c", "90", "80"))
-		if s := r.status("c"); s.Pod.Status.Phase != corev1.PodRunning || !strings.Contains(s.Why, "taken by pod default/b; the pod goes on as it was") {
+		if s := r.status("c"); s.Pod.Status.Phase != corev1.PodRunning || !strings.Contains(s.Why, "taken by pod default/b; the pod continues unchanged") {
 			t.Errorf("c is %s: %s", s.Pod.Status.Phase, s.Why)
 		}
 		r.expect("edit", "")

@@ -32,7 +32,7 @@ func TestEvictedPodComesBack(t *testing.T) {
 			if p.Status.Reason != "Evicted" || p.Status.Message != `Usage of EmptyDir volume "v" exceeds the limit "1Mi".` {
 				t.Errorf("%s: %s", p.Status.Reason, p.Status.Message)
 			}
-			if why := r.status("web").Why; !strings.Contains(why, "comes back at "+began.Add(wait).Format(time.RFC3339)) {
+			if why := r.status("web").Why; !strings.Contains(why, "recreated at "+began.Add(wait).Format(time.RFC3339)) {
 				t.Errorf("why: %s", why)
 			}
 			if i == 1 { // the agent restarts in between
@@ -135,7 +135,7 @@ func TestEvictedBoundPodStaysFailed(t *testing.T) {
 		if began += r.began(); began != "" {
 			t.Errorf("started %q", began)
 		}
-		if why := r.status("web").Why; strings.Contains(why, "comes back") {
+		if why := r.status("web").Why; strings.Contains(why, "recreated") {
 			t.Errorf("why: %s", why)
 		}
 		next := bound(diskPod(), func(p *corev1.Pod) { p.UID = "1c9d6a5e-0000-4000-8000-000000000002" })

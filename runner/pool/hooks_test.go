@@ -54,7 +54,7 @@ func TestPostStartHookDelaysLaterContainers(t *testing.T) {
 			}
 			if want == "a" {
 				s := r.status("web")
-				if st := s.Pod.Status.ContainerStatuses[0]; st.Ready || *st.Started || st.State.Running == nil || s.Why != "container a: its postStart hook runs" {
+				if st := s.Pod.Status.ContainerStatuses[0]; st.Ready || *st.Started || st.State.Running == nil || s.Why != "container a: its postStart hook is running" {
 					t.Errorf("%+v, why %s", st, s.Why)
 				}
 			}

@@ -49,7 +49,7 @@ func TestInitContainersRunInOrderAndOnlyOnce(t *testing.T) {
 		if got := r.began(); got != "one" {
 			t.Errorf("started %q", got)
 		}
-		if w := r.status("web").Why; w != "init container one: runs before the others" {
+		if w := r.status("web").Why; w != "init container one: running before the others" {
 			t.Errorf("why: %s", w)
 		}
 		c := conditionsOf(p)[corev1.PodInitialized]

@@ -295,7 +295,7 @@ func (p *Pool) settle() {
 	}
 	p.mu.Unlock()
 	if first {
-		p.cfg.Log.Warn("no manifests known yet; pods that were found are kept as they are")
+		p.cfg.Log.Warn("no manifests read yet; existing pods are kept as they are")
 		signal(p.trigger)
 	}
 }
@@ -304,7 +304,7 @@ func (p *Pool) settle() {
 // end, when their removal did not see them.
 func (p *Pool) list(ctx context.Context) {
 	for {
-		p.retry(ctx, "the runtime's pods cannot be listed", func() error {
+		p.retry(ctx, "cannot list the pods of the runtime", func() error {
 			keys, err := p.rt.List(ctx)
 			if err == nil {
 				p.found(keys)
@@ -321,7 +321,7 @@ func (p *Pool) list(ctx context.Context) {
 
 // watchRuntime passes on the runtime's events until ctx ends. After each interruption every worker observes its pod again.
 func (p *Pool) watchRuntime(ctx context.Context) {
-	p.retry(ctx, "the runtime's events cannot be watched", func() error {
+	p.retry(ctx, "cannot watch the events of the runtime", func() error {
 		err := p.rt.Watch(ctx, p.notify)
 		p.notify(manifests.Key{})
 		if err == nil && ctx.Err() == nil {

@@ -94,7 +94,7 @@ func (p *registry) preemptLocked(all map[manifests.Key]manifests.Key) {
 		if e == nil || e.report.status.Pod == nil || e.evict != nil {
 			continue
 		}
-		p.cfg.Log.Info("pod has to make room", "pod", key.String(), "for", by.String())
+		p.cfg.Log.Info("preempting pod", "pod", key.String(), "for", by.String())
 		e.evictFor = &by
 		e.evict = &plan.Eviction{
 			UID: string(e.report.status.Pod.UID), Reason: runner.ReasonPreempting, Grace: -1,
@@ -111,7 +111,7 @@ func (p *registry) countermandLocked(decided admit.Decision) (some bool) {
 			continue
 		}
 		if _, waits := decided.Held[*e.evictFor]; !waits {
-			p.cfg.Log.Info("pod does not have to make room any more", "pod", key.String(), "for", e.evictFor.String())
+			p.cfg.Log.Info("preemption of the pod is cancelled", "pod", key.String(), "for", e.evictFor.String())
 			e.evict, e.evictFor, some = nil, nil, true
 		}
 	}

@@ -93,7 +93,7 @@ func TestPodWaitsForReferencedObjects(t *testing.T) {
 		}
 		update(nil)
 		s = r.status("web")
-		if s.Pod.Status.Phase != corev1.PodRunning || !strings.Contains(s.Why, "what runs goes on") {
+		if s.Pod.Status.Phase != corev1.PodRunning || !strings.Contains(s.Why, "running containers continue") {
 			t.Errorf("the object is gone, the pod is %s: %s", s.Pod.Status.Phase, s.Why)
 		}
 		update(appMap("3"))

@@ -24,7 +24,7 @@ func TestPodsNeverShareUID(t *testing.T) {
 		r.update(copied, again, first, twice)
 		for name, taken := range map[string]string{"copied": "default/first", "twice": "default/again"} {
 			s := r.status(name).Pod.Status
-			if s.Phase != corev1.PodPending || s.Reason != admit.ReasonUIDConflict || !strings.Contains(s.Message, "is that of pod "+taken) {
+			if s.Phase != corev1.PodPending || s.Reason != admit.ReasonUIDConflict || !strings.Contains(s.Message, "is already used by pod "+taken) {
 				t.Errorf("%s: %s %s %s", name, s.Phase, s.Reason, s.Message)
 			}
 		}

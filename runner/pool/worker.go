@@ -171,7 +171,7 @@ func (w *worker) work(ctx context.Context) bool {
 		case err != nil:
 			crashes++
 			t.wait = plan.Doubled(time.Second, time.Minute, crashes)
-			w.log().Error("the worker crashed and starts again", "err", err, "retry_in", t.wait)
+			w.log().Error("the worker crashed and is restarted", "err", err, "retry_in", t.wait)
 			w.recordCrash(err)
 			w.pool.reportCrash(w, err)
 		case t.end:
@@ -262,7 +262,7 @@ func (w *worker) turn(ctx context.Context) turn {
 	w.apply(ctx, pod, actions)
 	if w.rounds++; w.rounds > maxRounds {
 		wait := plan.Doubled(100*time.Millisecond, 5*time.Second, w.rounds-maxRounds)
-		w.log().Debug("does not come to rest", "first", actions[0].String(), "retry_in", wait)
+		w.log().Debug("does not converge", "first", actions[0].String(), "retry_in", wait)
 		return turn{wait: wait, ignoreEvents: true}
 	}
 	return turn{wait: atOnce}
@@ -393,7 +393,7 @@ func (w *worker) observe(ctx context.Context) bool {
 		return false
 	}
 	if w.blind != nil {
-		w.log().Info("the pod can be seen again")
+		w.log().Info("the pod can be observed again")
 		delete(w.warned, "observe")
 	}
 	w.blind, w.blindFor = nil, 0

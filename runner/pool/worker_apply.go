@@ -238,11 +238,11 @@ func (w *worker) prepare(ctx context.Context, pod *manifests.Pod, a runner.Actio
 		}
 		return w.settlePreparation(p)
 	case <-timer.C:
-		w.log().Debug("goes on in the background", "action", a.String())
+		w.log().Debug("continues in the background", "action", a.String())
 		return detached
 	case c := <-meanwhile:
 		meanwhile <- c
-		w.log().Debug("goes on in the background, there is more to do", "action", a.String())
+		w.log().Debug("continues in the background, with other actions", "action", a.String())
 		return detached
 	case <-w.assign:
 		signal(w.assign)
@@ -337,7 +337,7 @@ func (w *worker) logApplied(a runner.Action) {
 	case runner.FailPod:
 		w.log().Warn("pod has failed", args...)
 	case runner.ReviveSandbox:
-		w.log().Info("pod set up again", args...)
+		w.log().Info("pod sandbox restored", args...)
 	case runner.RecordPod:
 		w.log().Info("manifest recorded", args...)
 	case runner.UpdateResources:
@@ -347,13 +347,13 @@ func (w *worker) logApplied(a runner.Action) {
 	case runner.RecordHealth:
 		w.log().Info("container is "+a.Health.String(), "container", a.Container)
 	case runner.MarkStopping:
-		w.log().Info("container is going to be stopped", args...)
+		w.log().Info("stopping container", args...)
 	case runner.StopContainer:
-		w.log().Info("container told to stop", args...)
+		w.log().Info("stop signal sent to container", args...)
 	case runner.KillContainer:
 		w.log().Info("container killed", args...)
 	case runner.RemoveSandbox:
-		w.log().Info("pod taken down", args...)
+		w.log().Info("pod removed", args...)
 	default:
 		w.log().Debug(verb(a.Kind), args...)
 	}
@@ -363,7 +363,7 @@ func (w *worker) logApplied(a runner.Action) {
 func verb(k runner.ActionKind) string {
 	switch k {
 	case runner.ReviveSandbox:
-		return "set up sandbox again"
+		return "restore sandbox"
 	case runner.SetupNetwork:
 		return "set up network"
 	case runner.RecordPod:

@@ -29,14 +29,14 @@ func (s *State) clone() *State {
 func GoBack(now boottime.Moment, s *State, to int) (*State, error) {
 	if to == 0 {
 		if to = s.lastReady(s.Active); to == 0 {
-			return nil, fmt.Errorf("no revision before %d has been Ready; kept are %s: name one of them", s.Active, s.numbers())
+			return nil, fmt.Errorf("no revision before %d was Ready; choose one of the kept revisions: %s", s.Active, s.numbers())
 		}
 	}
 	switch {
 	case s.Revision(to) == nil:
-		return nil, fmt.Errorf("revision %d is not kept; kept are %s", to, s.numbers())
+		return nil, fmt.Errorf("revision %d is not kept; kept revisions: %s", to, s.numbers())
 	case to == s.Active && (to == s.Wanted || s.Rollback != nil && s.Rollback.Kind == Manual):
-		return nil, fmt.Errorf("revision %d is the active one already", to)
+		return nil, fmt.Errorf("revision %d is already active", to)
 	}
 	from := s.Active
 	if from == to {

@@ -28,9 +28,9 @@ func TestGoBack(t *testing.T) {
 		{"to the last that was Ready", state(4, 4, Ready, Ready, Failed, Progressing), 0, 2, 4, ""},
 		{"to a number", state(4, 4, Ready, Ready, Failed, Progressing), 3, 3, 4, ""},
 		{"further back", back(state(3, 2, Ready, Ready, Ready), &Rollback{Kind: Manual, From: 3}), 0, 1, 2, ""},
-		{"none was", state(2, 2, Superseded, Progressing), 0, 0, 0, "no revision before 2 has been Ready; kept are 1, 2"},
-		{"none such", state(2, 2, Ready, Ready), 7, 0, 0, "revision 7 is not kept; kept are 1, 2"},
-		{"it is", state(2, 2, Ready, Ready), 2, 0, 0, "revision 2 is the active one already"},
+		{"none was", state(2, 2, Superseded, Progressing), 0, 0, 0, "no revision before 2 was Ready; choose one of the kept revisions: 1, 2"},
+		{"none such", state(2, 2, Ready, Ready), 7, 0, 0, "revision 7 is not kept; kept revisions: 1, 2"},
+		{"it is", state(2, 2, Ready, Ready), 2, 0, 0, "revision 2 is already active"},
 		{"it stays, by hand", back(state(2, 1, Ready, Failed), &Rollback{Kind: Automatic, From: 2}), 1, 1, 2, ""},
 		{"forward again", back(state(2, 1, Ready, Failed), &Rollback{Kind: Automatic, From: 2}), 2, 2, 0, ""},
 	} {

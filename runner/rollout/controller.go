@@ -277,7 +277,7 @@ func (c *Controller) Beat(ctx context.Context) error {
 	case <-c.beat:
 		return nil
 	case <-ctx.Done():
-		return errors.New("the loop of the revisions does not go round")
+		return errors.New("the rollout loop does not respond")
 	}
 }
 
@@ -289,7 +289,7 @@ func (c *Controller) load() {
 	}
 	states, err := c.cfg.Store.Load()
 	if err != nil {
-		c.cfg.Log.Error("revisions are lost; the pods run what is written", "err", err)
+		c.cfg.Log.Error("revisions are lost; the pods run their current manifests", "err", err)
 	}
 	maps.Copy(c.states, states)
 	c.mu.Lock()
@@ -577,7 +577,7 @@ func (c *Controller) toRun(p *manifests.Pod) *manifests.Pod {
 	}
 	old, err := s.Revision(s.Active).Pod(p.Origin)
 	if err != nil {
-		c.cfg.Log.Error("a revision cannot be run; what is written runs", "pod", p.Key(), "err", err)
+		c.cfg.Log.Error("a revision cannot be run; the current manifest is run", "pod", p.Key(), "err", err)
 		return p
 	}
 	f.old, f.number, f.origin = old, s.Active, p.Origin
@@ -603,7 +603,7 @@ func (c *Controller) Rollback(key manifests.Key, to int) (*State, error) {
 	if err = c.save([]Entry{c.entry(key)}, (*Store).Save); err != nil {
 		err = fmt.Errorf("%w: %w", ErrNotStored, err)
 	}
-	c.tell(Transition{Key: key, Kind: RolledBack, Revision: s.Active, Message: fmt.Sprintf("taken to revision %d by hand", s.Active)})
+	c.tell(Transition{Key: key, Kind: RolledBack, Revision: s.Active, Message: fmt.Sprintf("manually changed to revision %d", s.Active)})
 	c.decide(now, []*unit{c.units[c.pods[key].unit]})
 	c.hand()
 	c.wake() // to schedule its unit

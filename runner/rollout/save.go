@@ -15,7 +15,7 @@ import (
 var ErrUnknown = errors.New("monopod keeps no revisions of it")
 
 // ErrNotStored means that a rollback is carried out, but will not survive a restart of the agent.
-var ErrNotStored = errors.New("it is not stored and lasts only until monopod is restarted")
+var ErrNotStored = errors.New("it is not stored and is lost when monopod restarts")
 
 // saver stores the states of a Controller: immediately those that must be stored before they are acted on, others in the background.
 type saver struct {
@@ -78,7 +78,7 @@ func (c *saver) saved(entries, failed []Entry, err error) {
 	}
 	if text := err.Error(); text != c.trouble {
 		c.trouble = text
-		c.cfg.Log.Error("revisions cannot be stored; after a restart they may not be known", "err", err)
+		c.cfg.Log.Error("revisions cannot be stored and may be lost after a restart", "err", err)
 	}
 }
 
@@ -127,7 +127,7 @@ func (c *saver) saveLate() (more bool) {
 	entries, dead := c.takeLate()
 	for _, e := range dead {
 		if err := c.cfg.Store.Remove(e); err != nil {
-			c.cfg.Log.Warn("revisions of a pod that is gone cannot be removed", "pod", e.Key, "err", err)
+			c.cfg.Log.Warn("revisions of a deleted pod cannot be removed", "pod", e.Key, "err", err)
 		}
 	}
 	if len(entries) == 0 {

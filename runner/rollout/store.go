@@ -143,7 +143,7 @@ func decode(b []byte) (*State, error) {
 		return nil, err
 	}
 	if st.Revision(st.Active) == nil || st.Revision(st.Wanted) == nil {
-		return nil, errors.New("it lacks the revision that runs")
+		return nil, errors.New("it lacks the running revision")
 	}
 	return st, nil
 }

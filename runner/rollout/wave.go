@@ -109,7 +109,7 @@ func (d *decision) goBack(m, bad *member, wave int) {
 	}
 	s.Active = base
 	s.Rollback = &Rollback{Kind: Automatic, From: s.Wanted, Reason: reason, Culprit: culprit, At: d.now.Wall, Wave: wave}
-	m.tell(RolledBack, base, "back to revision %d: %s", base, reason)
+	m.tell(RolledBack, base, "rolled back to revision %d: %s", base, reason)
 }
 
 // release activates written revisions in the order of the group: each once all pods before it are Ready with the revisions that they should

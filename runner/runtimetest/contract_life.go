@@ -185,7 +185,7 @@ func testMarkStopping(t *testing.T, s *suite) {
 	first.Cause = runner.StopPostStart
 	p.apply(first)
 	marked := p.instance(c.ID)
-	wantTime(t, "the end's beginning", marked.StoppingAt, began, time.Now())
+	wantTime(t, "record that it is stopping", marked.StoppingAt, began, time.Now())
 	p.apply(onInstance(runner.MarkStopping, c))
 	s.restart(nil)
 	now := p.instance(c.ID)

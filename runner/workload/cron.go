@@ -41,7 +41,7 @@ func (e *expansion) cronJob(w Workload, c *batchv1.CronJob) {
 	switch due, ok := e.due(st, schedule, &c.Spec); {
 	case ok && c.Spec.ConcurrencyPolicy != batchv1.ReplaceConcurrent && st.active() >= maxActiveRuns:
 		st.Last = due
-		e.problem(w, fmt.Errorf("the run of %s is skipped: %d runs have not ended; write concurrencyPolicy: Forbid or Replace, or activeDeadlineSeconds into its Jobs",
+		e.problem(w, fmt.Errorf("the run of %s is skipped: %d runs have not completed; set concurrencyPolicy: Forbid or Replace, or activeDeadlineSeconds in its Jobs",
 			due.Format(time.RFC3339), maxActiveRuns))
 	case ok:
 		st.begin(c, due)

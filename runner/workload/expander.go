@@ -219,7 +219,7 @@ func (x *Expander) save(now time.Time, st State) {
 	}
 	x.saved = now
 	if err := x.store.Save(st); err != nil {
-		x.log.Error("what Jobs have done cannot be stored; after a restart they may run again", "err", err)
+		x.log.Error("completed Jobs cannot be stored; after a restart they may run again", "err", err)
 	}
 }
 
@@ -263,6 +263,6 @@ func (x *Expander) clash(p, by *manifests.Pod) {
 	text := fmt.Sprintf("%s:%d and %s:%d", p.Origin.File, p.Origin.Line, by.Origin.File, by.Origin.Line)
 	if x.logged[id] != text {
 		x.logged[id] = text
-		x.log.Error("two pods have one name; the one of the first place is not run", "pod", p.Key(), "places", text)
+		x.log.Error("two pods have the same name; the first one is not run", "pod", p.Key(), "places", text)
 	}
 }

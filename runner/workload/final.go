@@ -69,7 +69,7 @@ func complete(w Workload, pod *corev1.Pod) (*manifests.Pod, error) {
 		return nil, err
 	}
 	if len(pods) != 1 {
-		return nil, fmt.Errorf("made %d pods", len(pods))
+		return nil, fmt.Errorf("created %d pods", len(pods))
 	}
 	pods[0].Origin = w.Origin
 	return pods[0], nil

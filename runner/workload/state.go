@@ -124,7 +124,7 @@ func (s *Store) Load() (State, error) {
 	}
 	if err != nil {
 		return State{Jobs: map[string]*JobState{}, Crons: map[string]*CronState{}},
-			errors.Join(fmt.Errorf("what Jobs have done is not known: %s: %w", s.path, err), atomicfile.SetAside(s.path, s.path+".broken"))
+			errors.Join(fmt.Errorf("completed Jobs are not known: %s: %w", s.path, err), atomicfile.SetAside(s.path, s.path+".broken"))
 	}
 	if st.Jobs == nil {
 		st.Jobs = map[string]*JobState{}

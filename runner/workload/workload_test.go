@@ -89,7 +89,7 @@ func (w *world) settle() {
 			return
 		}
 	}
-	w.t.Fatal("does not come to rest")
+	w.t.Fatal("does not converge")
 }
 
 func (w *world) pod(name string) *Observed {

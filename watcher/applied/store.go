@@ -148,7 +148,7 @@ func (s *Store) Get(id manifests.ObjectID) ([]byte, error) {
 		return []byte{}, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("read what was applied: %w", err)
+		return nil, fmt.Errorf("read applied objects: %w", err)
 	}
 	return data, nil
 }
@@ -181,7 +181,7 @@ func (s *Store) Change(c Change) error {
 		return err
 	}
 	if err != nil {
-		return errors.Join(fmt.Errorf("store what was applied: %w; nothing was changed", err), s.openLocked())
+		return errors.Join(fmt.Errorf("store applied objects: %w; nothing was changed", err), s.openLocked())
 	}
 	if p.steps() > 1 {
 		if err := s.carryOut(p); err != nil {
@@ -201,7 +201,7 @@ type UnfinishedError struct{ Err error }
 
 // Error implements error.
 func (e *UnfinishedError) Error() string {
-	return fmt.Sprintf("store what was applied: %v; it is stored, and will be finished with the next change or start", e.Err)
+	return fmt.Sprintf("store applied objects: %v; the change is recorded, and will be completed with the next change or start", e.Err)
 }
 
 // Unwrap returns the cause.
@@ -216,7 +216,7 @@ type DamagedError struct {
 
 // Error implements error.
 func (e *DamagedError) Error() string {
-	return fmt.Sprintf("a change of applied objects was interrupted, and what remained to be done cannot be read: %v; apply it again; its documents are in %s", e.Err, e.Aside)
+	return fmt.Sprintf("a change of applied objects was interrupted, and its journal cannot be read: %v; re-apply it; its documents are in %s", e.Err, e.Aside)
 }
 
 // Unwrap returns the cause.

@@ -339,7 +339,7 @@ func TestADamagedJournalIsSetAside(t *testing.T) {
 			}
 			next := NewStore(s.Dir())
 			lost, ok := errors.AsType[*DamagedError](next.Open())
-			if !ok || !strings.Contains(lost.Error(), "apply it again") {
+			if !ok || !strings.Contains(lost.Error(), "re-apply it") {
 				t.Fatalf("%v", lost)
 			}
 			if err := next.Open(); err != nil {

@@ -34,7 +34,7 @@ func TestErrorsOfPlacesAreClassified(t *testing.T) {
 		"503":               {status(503), cause.Cause{Fault: cause.Failing}},
 		"429":               {status(429), cause.Cause{}},
 		"a token":           {fmt.Errorf("https://fleet/x: header Authorization: %w", missing), cause.Cause{Fault: cause.File, Path: "/etc/monopod/token"}},
-		"a CA":              {cause.Wrap(errors.New("/etc/ca.pem: holds no certificate in PEM"), badFile("/etc/ca.pem")), cause.Cause{Fault: cause.File, Path: "/etc/ca.pem"}},
+		"a CA":              {cause.Wrap(errors.New("/etc/ca.pem: contains no certificate in PEM"), badFile("/etc/ca.pem")), cause.Cause{Fault: cause.File, Path: "/etc/ca.pem"}},
 		"unknown authority": {get(fmt.Errorf("tls: failed to verify certificate: %w", x509.UnknownAuthorityError{})), cause.Cause{Fault: cause.CertificateAuthority}},
 		"expired":           {get(x509.CertificateInvalidError{Reason: x509.Expired}), cause.Cause{Fault: cause.CertificateExpired}},
 		"another name":      {get(x509.HostnameError{Certificate: &x509.Certificate{}, Host: "fleet"}), cause.Cause{Fault: cause.CertificateName}},

@@ -55,7 +55,7 @@ type Stamp struct {
 }
 
 // ErrDamaged is returned for a copy that is not what was written.
-var ErrDamaged = errors.New("the copy on disk is damaged and not used")
+var ErrDamaged = errors.New("the cached answer is damaged and not used")
 
 // Names in the directory of a Copy.
 const (
@@ -112,11 +112,11 @@ func (c *Copy) read(name string) ([]byte, error) {
 func decodeCopy(data []byte) (*Kept, error) {
 	rest, ok := bytes.CutPrefix(data, []byte(copyFormat))
 	if !ok {
-		return nil, errors.New("it does not begin like one")
+		return nil, errors.New("it has no valid header")
 	}
 	sum, rest, _ := bytes.Cut(rest, []byte{'\n'})
 	if string(sum) != checksum(rest) {
-		return nil, errors.New("its checksum is another one")
+		return nil, errors.New("its checksum does not match")
 	}
 	line, parts, _ := bytes.Cut(rest, []byte{'\n'})
 	var head copyHead
@@ -127,7 +127,7 @@ func decodeCopy(data []byte) (*Kept, error) {
 	for i, part := range []*[]byte{&k.Body, &k.Signature, &k.Counts} {
 		n := head.Sizes[i]
 		if n < 0 || n > len(parts) {
-			return nil, errors.New("its parts have other sizes")
+			return nil, errors.New("the sizes of its parts do not match")
 		}
 		if n > 0 {
 			*part = slices.Clip(parts[:n])
@@ -135,7 +135,7 @@ func decodeCopy(data []byte) (*Kept, error) {
 		parts = parts[n:]
 	}
 	if len(parts) > 0 {
-		return nil, errors.New("its parts have other sizes")
+		return nil, errors.New("the sizes of its parts do not match")
 	}
 	return k, nil
 }
@@ -162,10 +162,10 @@ func (c *Copy) Save(k *Kept) error {
 		err = c.replace(copyFile, data)
 	}
 	if err != nil {
-		return errors.Join(fmt.Errorf("keep a copy on disk: %w", err), c.markStale())
+		return errors.Join(fmt.Errorf("cache the answer: %w", err), c.markStale())
 	}
 	if err := os.Remove(filepath.Join(c.dir, staleFile)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("keep a copy on disk: %w", err)
+		return fmt.Errorf("cache the answer: %w", err)
 	}
 	return nil
 }
@@ -205,13 +205,13 @@ func (c *Copy) Highest() (uint64, error) {
 // maxVersionFile is more than the file of a version has.
 const maxVersionFile = 1 << 10
 
-var errVersionFile = errors.New("the highest version that was accepted cannot be read from its file; that of the copy of the answer, if any, counts")
+var errVersionFile = errors.New("the highest accepted version cannot be read from its file; that of the cached answer, if any, is used")
 
 // Raise makes version the one that Highest returns; when it returns nil, that outlives a power cut.
 func (c *Copy) Raise(version uint64) error {
 	text := strconv.FormatUint(version, 10)
 	if err := c.replace(versionFile, []byte(text+" "+checksum([]byte(text))+"\n")); err != nil {
-		return fmt.Errorf("keep the version of the answer on disk: %w", err)
+		return fmt.Errorf("store the version of the answer: %w", err)
 	}
 	return nil
 }

@@ -67,13 +67,13 @@ func TestFaultsOfAnAnswerTouchNothing(t *testing.T) {
 			for _, err = io.WriteString(conn, "HTTP/1.1 200 OK\r\nX: "); err == nil; _, err = io.WriteString(conn, "x") {
 				<-time.After(time.Millisecond)
 			}
-		}, model.InputUnreachable, "does not go on"},
+		}, model.InputUnreachable, "makes no progress"},
 		"an answer that stands still": {func(rw http.ResponseWriter, r *http.Request) {
 			_, _ = io.WriteString(rw, "# more to come\n")
 			rw.(http.Flusher).Flush()
 			<-r.Context().Done()
-		}, model.InputUnreachable, "does not go on for 100ms"},
-		"no answer": {func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }, model.InputUnreachable, "does not go on"},
+		}, model.InputUnreachable, "makes no progress for 100ms"},
+		"no answer": {func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }, model.InputUnreachable, "makes no progress"},
 		"a byte too much": {func(rw http.ResponseWriter, _ *http.Request) {
 			_, _ = rw.Write(padded(most + 1))
 		}, model.InputRefused, "larger than 512 KiB"},
@@ -115,7 +115,7 @@ func TestFaultsOfAnAnswerTouchNothing(t *testing.T) {
 				if tt.why == "Client.Timeout" {
 					c.Timeout = 300 * time.Millisecond
 				}
-				if strings.Contains(tt.why, "go on") {
+				if strings.Contains(tt.why, "no progress") {
 					c.Stall = 100 * time.Millisecond
 				}
 			})
@@ -194,10 +194,10 @@ func TestFaultsOfTLSTouchNothing(t *testing.T) {
 		clock time.Time
 		why   string
 	}{
-		"an expired certificate":             {cert: ours.pair(now.Add(-48*time.Hour), now.Add(-24*time.Hour)), why: "was valid until"},
-		"a certificate of tomorrow":          {cert: ours.pair(now.Add(24*time.Hour), now.Add(48*time.Hour)), why: "is valid from"},
+		"an expired certificate":             {cert: ours.pair(now.Add(-48*time.Hour), now.Add(-24*time.Hour)), why: "expired on"},
+		"a certificate of tomorrow":          {cert: ours.pair(now.Add(24*time.Hour), now.Add(48*time.Hour)), why: "is not valid before"},
 		"a certificate of another authority": {cert: theirs.pair(now.Add(-time.Hour), now.Add(time.Hour)), why: "unknown authority"},
-		"the clock in 1970":                  {cert: good, clock: time.Unix(3, 0), why: "the clock of this machine says 1970-01-01; set the clock"},
+		"the clock in 1970":                  {cert: good, clock: time.Unix(3, 0), why: "the clock of this machine shows 1970-01-01; set the clock"},
 		"the clock in 2106":                  {cert: good, clock: time.Unix(1<<32, 0), why: "renew the certificate, or set the clock"},
 	}
 	for name, tt := range tests {
@@ -268,7 +268,7 @@ func TestRenewedFilesCountAtTheNextRequest(t *testing.T) {
 	s.Wants("x=v3", model.InputAccepted)
 	watchertest.Write(t, filepath.Join(dir, "ca.pem"), "no certificate\n")
 	set := s.Wants("x=v3", model.InputUnreachable)
-	if !strings.Contains(set.Inputs[0].Errors[0], "holds no certificate in PEM") {
+	if !strings.Contains(set.Inputs[0].Errors[0], "contains no certificate in PEM") {
 		t.Errorf("%+v", set.Inputs)
 	}
 	newAuthority(t).file(dir)

@@ -162,7 +162,7 @@ func sameHost(req *http.Request, via []*http.Request) error {
 	from := via[0].URL
 	switch {
 	case req.URL.Host != from.Host:
-		return fmt.Errorf("%w: it leads to another host, %s; set the URL to it if that is right", errRedirect, req.URL.Host)
+		return fmt.Errorf("%w: it leads to another host, %s; set the URL to it if that is correct", errRedirect, req.URL.Host)
 	case req.URL.Scheme != from.Scheme && req.URL.Scheme != "https":
 		return fmt.Errorf("%w: it leads from %s to %s", errRedirect, from.Scheme, req.URL.Scheme)
 	case len(via) >= 10:
@@ -238,7 +238,7 @@ type statusError struct {
 
 func (s *statusError) Error() string { return s.name + ": answered " + s.status }
 
-var errStalled = errors.New("timeout: the answer does not go on")
+var errStalled = errors.New("timeout: the answer makes no progress")
 
 // get makes a request and reads the whole answer.
 func (f *httpFetcher) get(req *http.Request) (*Answer, error) {
@@ -328,7 +328,7 @@ func (h HeaderFile) read() (string, error) {
 	case value == "":
 		return "", cause.Wrap(fmt.Errorf("%s is empty", h.File), badFile(h.File))
 	case strings.ContainsAny(value, "\r\n\x00"):
-		return "", cause.Wrap(fmt.Errorf("%s holds more than one line", h.File), badFile(h.File))
+		return "", cause.Wrap(fmt.Errorf("%s has more than one line", h.File), badFile(h.File))
 	}
 	return h.Before + value, nil
 }
@@ -346,7 +346,7 @@ func (f *httpFetcher) body(resp *http.Response, moved func()) ([]byte, error) {
 	case kind == "text/html":
 		return nil, refuse("%s: answered with a web page (text/html), not with manifests", f.name)
 	case !delimited(resp) && !bytes.HasPrefix(bytes.TrimSpace(data), []byte("{")):
-		return nil, refuse("%s: the answer has neither Content-Length nor chunks, so that a cut-off one looks like a whole one; send one of them, or JSON", f.name)
+		return nil, refuse("%s: the answer has neither Content-Length nor chunks, so that truncation cannot be detected; send one of them, or JSON", f.name)
 	}
 	return data, nil
 }

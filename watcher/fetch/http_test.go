@@ -113,7 +113,7 @@ func TestOnlyAValidAnswerChangesAnything(t *testing.T) {
 		{"a body that crashes the loader", text("panic\n"), model.InputRefused, "crashes the reader"},
 		{"body shorter than announced", raw("HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\npod x v2\n"), model.InputUnreachable, "unexpected EOF"},
 		{"chunks cut off", raw("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n9\r\npod x v2\n\r\n"), model.InputUnreachable, "unexpected EOF"},
-		{"body of unknown length", raw("HTTP/1.0 200 OK\r\n\r\npod x v2\n"), model.InputRefused, "cut-off"},
+		{"body of unknown length", raw("HTTP/1.0 200 OK\r\n\r\npod x v2\n"), model.InputRefused, "truncation"},
 		{"no answer at all", raw(""), model.InputUnreachable, "EOF"},
 		{"something else than HTTP", raw("SSH-2.0-OpenSSH_9.2\r\n"), model.InputUnreachable, "malformed HTTP"},
 		{"gzip cut off", raw("HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\n\r\n" + string(zip("pod x v2\n")[:20])), model.InputUnreachable, "unexpected EOF"},

@@ -156,7 +156,7 @@ func (a *Artifact) files(limit int) (files []file, signatures [][]byte, err erro
 		}
 	}
 	if len(files) == 0 {
-		return nil, nil, errors.New("there are no manifests in it")
+		return nil, nil, errors.New("it contains no manifests")
 	}
 	return files, signatures, nil
 }
@@ -220,7 +220,7 @@ func untar(data []byte, limit int) ([]file, error) {
 			sort.SliceStable(files, func(i, j int) bool { return files[i].name < files[j].name })
 			return files, nil
 		case err != nil:
-			return nil, fmt.Errorf("not a whole tar, plain or with gzip: %w", err)
+			return nil, fmt.Errorf("not a complete tar, plain or with gzip: %w", err)
 		}
 		name := path.Clean(h.Name)
 		if h.Typeflag != tar.TypeReg || !isManifestName(name) || strings.HasPrefix(path.Base(name), ".") {

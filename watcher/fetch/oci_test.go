@@ -144,7 +144,7 @@ func TestNothingOfARegistryTouchesAnythingButAGoodArtifact(t *testing.T) {
 		{"no layers", nil, nil, model.InputRefused, "no manifests"},
 		{"an image", []Layer{{tarType, "", zip(string(tarOf(t, entry{name: "bin/sh", data: "#!"})))}}, nil, model.InputRefused, "no manifests"},
 		{"a layer of another kind", []Layer{yamlLayer(good), {"application/wasm", "", []byte("x")}}, nil, model.InputRefused, "layer 2 \"\" of type application/wasm"},
-		{"no tar", []Layer{{tarType, "", []byte("hello")}}, nil, model.InputRefused, "layer 1: not a whole tar"},
+		{"no tar", []Layer{{tarType, "", []byte("hello")}}, nil, model.InputRefused, "layer 1: not a complete tar"},
 		{"half a tar", []Layer{{tarType, "", many[:1000]}}, nil, model.InputRefused, "layer 1: "},
 		{"half a gzip", []Layer{{tarType, "", zip(good)[:30]}}, nil, model.InputRefused, "layer 1: "},
 		{"a bomb", []Layer{{tarType, "", bomb}}, nil, model.InputRefused, "larger than maxSize"},

@@ -272,7 +272,7 @@ func (s *Remote) outdated(version uint64) error {
 	if version >= s.highest {
 		return nil
 	}
-	return fmt.Errorf("this is version %d, which is older than version %d that was accepted before", version, s.highest)
+	return fmt.Errorf("version %d is older than version %d, which was accepted before", version, s.highest)
 }
 
 // verdict is what an answer comes to.

@@ -48,19 +48,19 @@ func (s *Remote) revive(k *Kept) error {
 	if k.Counts != nil {
 		counted, err := s.loadList(k.Counts, watcher.MaxInput/2)
 		if counted == nil {
-			return fmt.Errorf("the copy on disk is not used: %w", err)
+			return fmt.Errorf("the cached answer is not used: %w", err)
 		}
 		s.content = *counted
 	}
 	payload, version, err := s.cfg.Verify(k.Body, k.Signature)
 	if err != nil {
 		s.content = manifests.Content{}
-		return fmt.Errorf("the copy on disk is not used: %s: %w", s.cfg.Input, err)
+		return fmt.Errorf("the cached answer is not used: %s: %w", s.cfg.Input, err)
 	}
 	got, err := s.judge(payload)
 	if err != nil {
 		s.content = manifests.Content{}
-		return fmt.Errorf("the copy on disk is not used: %w", err)
+		return fmt.Errorf("the cached answer is not used: %w", err)
 	}
 	k.Stale = k.Stale || version < s.highest // what was accepted last is not this
 	s.version = version
@@ -75,7 +75,7 @@ func (s *Remote) revive(k *Kept) error {
 		s.seen = k.Validators
 	}
 	s.copied = k.Received
-	s.age = fmt.Sprintf("this is the copy on disk of the answer of %s (%s)", k.Received.Format(time.RFC3339), ageText(s.cfg.Now().Sub(k.Received)))
+	s.age = fmt.Sprintf("this is the cached answer of %s (%s)", k.Received.Format(time.RFC3339), ageText(s.cfg.Now().Sub(k.Received)))
 	return nil
 }
 
@@ -83,7 +83,7 @@ func (s *Remote) revive(k *Kept) error {
 func ageText(age time.Duration) string {
 	switch {
 	case age < 0:
-		return "by the clock that is in the future"
+		return "in the future according to the clock"
 	case age < time.Minute:
 		return "less than a minute old"
 	case age < 2*time.Minute:

@@ -63,7 +63,7 @@ func TestPodsStartFromTheCopyOnDiskBeforeTheServerIsAsked(t *testing.T) {
 	}
 	last, _ := offline.Last()
 	why := strings.Join(last.Inputs[0].Errors, "\n")
-	if last.Inputs[0].FromDisk.IsZero() || !strings.Contains(why, "connection refused") || !strings.Contains(why, "copy on disk of the answer of 20") || !strings.Contains(why, "less than a minute old") {
+	if last.Inputs[0].FromDisk.IsZero() || !strings.Contains(why, "connection refused") || !strings.Contains(why, "cached answer of 20") || !strings.Contains(why, "less than a minute old") {
 		t.Errorf("report %+v", last.Inputs[0])
 	}
 }
@@ -264,7 +264,7 @@ func TestACopyThatIsRefusedNowIsNotUsedAndNothingMayBeRemoved(t *testing.T) {
 	set := strict.Until("a refused connection", func(set watcher.Set) bool {
 		return strings.Contains(strings.Join(set.Inputs[0].Errors, "\n"), "connection refused")
 	})
-	if why := strings.Join(set.Inputs[0].Errors, "\n"); !set.Unread || len(set.Pods) > 0 || !strings.Contains(why, "the copy on disk is not used") || !strings.Contains(why, "restricted") {
+	if why := strings.Join(set.Inputs[0].Errors, "\n"); !set.Unread || len(set.Pods) > 0 || !strings.Contains(why, "the cached answer is not used") || !strings.Contains(why, "restricted") {
 		t.Errorf("%+v", set)
 	}
 }
@@ -279,7 +279,7 @@ func TestAnAnswerThatCannotBeKeptCountsAndIsReportedAndTheStaleCopyRemovesNothin
 	full.Store(true)
 	web.answer(text(podYAML("x", "v2") + podYAML("w", "v2")))
 	set := s.Wants("x=v2 w=v2", model.InputAccepted)
-	if why := strings.Join(set.Inputs[0].Errors, "\n"); !strings.Contains(why, "keep a copy on disk") {
+	if why := strings.Join(set.Inputs[0].Errors, "\n"); !strings.Contains(why, "cache the answer") {
 		t.Errorf("%+v", set.Inputs)
 	}
 	s.Stop()

@@ -41,7 +41,7 @@ func TestAnOlderSignedSetIsRefusedAndANewerOneCounts(t *testing.T) {
 	s.Wants("x=v2", model.InputAccepted)
 	web.answer(text(signedSet(1, podYAML("x", "v1"))))
 	s.Wants("x=v2", model.InputRefused)
-	set := s.Says("this is version 1, which is older than version 2 that was accepted before")
+	set := s.Says("version 1 is older than version 2, which was accepted before")
 	if set.Unread {
 		t.Error("what is wanted is known")
 	}
@@ -101,7 +101,7 @@ func TestTheHighestVersionOutlivesADamagedCopyAndTheCopyADamagedVersion(t *testi
 			tt.damage(t, at)
 			web.answer(text(signedSet(4, podYAML("x", "v4"))))
 			s = askKept(t, web.URL, dir, versioned)
-			s.Says("version 4, which is older than version 5")
+			s.Says("version 4 is older than version 5")
 			if first := s.History()[0]; watchertest.Images(first) != tt.runs || !strings.Contains(strings.Join(first.Inputs[0].Errors, "\n"), tt.says) {
 				t.Errorf("at first %q: %+v", watchertest.Images(first), first.Inputs)
 			}
@@ -134,7 +134,7 @@ func TestACopyThatIsOlderThanTheHighestVersionStartsPodsButRemovesNone(t *testin
 	watchertest.Must(t, NewCopy(filepath.Join(dir, "fleet")).Raise(5)) // as if the answer of version 5 could not be kept
 
 	s = askKept(t, web.URL, dir, versioned) // which somebody replays
-	set := s.Says("version 4, which is older than version 5")
+	set := s.Says("version 4 is older than version 5")
 	if first := s.History()[0]; watchertest.Images(first) != "x=v4" || !first.Unread || !set.Unread {
 		t.Errorf("%+v, then %+v", first, set)
 	}
@@ -151,7 +151,7 @@ func TestAVersionThatCannotBeKeptIsReportedAndCountsAsLongAsTheAgentRuns(t *test
 		full.Store(true)
 	})
 	s.Wants("x=v2", model.InputAccepted)
-	s.Says("keep the version of the answer on disk")
+	s.Says("store the version of the answer")
 	web.answer(text(signedSet(1, podYAML("x", "v1"))))
 	s.Says("older than version 2")
 	web.answer(text(signedSet(2, podYAML("x", "v2"))))

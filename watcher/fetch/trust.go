@@ -65,7 +65,7 @@ func (t *trustFiles) transport(authorities, cert, key []byte) (*http.Transport, 
 	if t.files.CAFile != "" {
 		cfg.RootCAs = x509.NewCertPool()
 		if !cfg.RootCAs.AppendCertsFromPEM(authorities) {
-			return nil, cause.Wrap(fmt.Errorf("%s: holds no certificate in PEM", t.files.CAFile), badFile(t.files.CAFile))
+			return nil, cause.Wrap(fmt.Errorf("%s: contains no certificate in PEM", t.files.CAFile), badFile(t.files.CAFile))
 		}
 	}
 	if t.files.CertFile != "" {
@@ -93,9 +93,9 @@ func (f *httpFetcher) explain(err error) error {
 	}
 	now, day := f.cfg.Now(), time.DateOnly
 	if now.Before(invalid.Cert.NotBefore) {
-		return expired("%s: its certificate is valid from %s only, and the clock of this machine says %s; set the clock", f.name, invalid.Cert.NotBefore.UTC().Format(day), now.UTC().Format(day))
+		return expired("%s: its certificate is not valid before %s, and the clock of this machine shows %s; set the clock", f.name, invalid.Cert.NotBefore.UTC().Format(day), now.UTC().Format(day))
 	}
-	return expired("%s: its certificate was valid until %s, and the clock of this machine says %s; renew the certificate, or set the clock", f.name, invalid.Cert.NotAfter.UTC().Format(day), now.UTC().Format(day))
+	return expired("%s: its certificate expired on %s, and the clock of this machine shows %s; renew the certificate, or set the clock", f.name, invalid.Cert.NotAfter.UTC().Format(day), now.UTC().Format(day))
 }
 
 func expired(format string, args ...any) error {

@@ -90,7 +90,7 @@ func (s *Source) withPlaces(reports []model.Input) []model.Input {
 
 // watchWarning returns why changes are noticed late, and what to do about it.
 func watchWarning(cfg *Config, err error) string {
-	line := fmt.Sprintf("%s: changes are only seen every %v: %v", cfg.Path, cfg.CheckFrequency, err)
+	line := fmt.Sprintf("%s: changes are only detected every %v: %v", cfg.Path, cfg.CheckFrequency, err)
 	switch {
 	case errors.Is(err, unix.EMFILE):
 		line += "; raise fs.inotify.max_user_instances"

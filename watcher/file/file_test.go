@@ -170,7 +170,7 @@ func TestABadEditChangesOnlyTheReport(t *testing.T) {
 		{"a link that leads nowhere", func(h watchertest.Hand) {
 			watchertest.Must(h.T, os.Symlink("nowhere", h.At+".new"))
 			watchertest.Must(h.T, os.Rename(h.At+".new", h.At))
-		}, model.InputUnreachable, "leads nowhere"},
+		}, model.InputUnreachable, "link in its path is broken"},
 		{"a link that leads to itself", func(h watchertest.Hand) {
 			watchertest.Must(h.T, os.Symlink(filepath.Base(h.At), h.At+".new"))
 			watchertest.Must(h.T, os.Rename(h.At+".new", h.At))
@@ -178,7 +178,7 @@ func TestABadEditChangesOnlyTheReport(t *testing.T) {
 		{"a link to a file of the kernel", func(h watchertest.Hand) {
 			watchertest.Must(h.T, os.Symlink("/proc/self/mem", h.At+".new")) // which looks like a regular file
 			watchertest.Must(h.T, os.Rename(h.At+".new", h.At))
-		}, model.InputUnreachable, "the kernel makes up"},
+		}, model.InputUnreachable, "virtual file of the kernel"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -43,9 +43,9 @@ type listing struct {
 
 var (
 	errPathSpecial = errors.New("neither a directory nor a regular file")
-	errUnmounted   = errors.New("it was on a mounted file system that is not there any more; mount it again, or restart monopod if the empty directory is what you want")
+	errUnmounted   = errors.New("its file system is no longer mounted; mount it again, or restart monopod if the empty directory is intended")
 	errDirectory   = errors.New("a directory has the name of a manifest; remove or rename it")
-	errDangling    = errors.New("a link on the way leads nowhere")
+	errDangling    = errors.New("a symbolic link in its path is broken")
 )
 
 // survey lists path. Adds the paths to watch to want, even if reading fails. single is set if path was a single file when last seen.

@@ -20,7 +20,7 @@ import (
 )
 
 var (
-	errBeingWritten = errors.New("another process has it open for writing; it is read when that is done")
+	errBeingWritten = errors.New("another process has it open for writing; it is read as soon as that is closed")
 	errTooLarge     = fmt.Errorf("larger than %d MiB", watcher.MaxInput>>20)
 )
 

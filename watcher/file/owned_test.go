@@ -46,7 +46,7 @@ func TestWhatAControllerOfAnotherFileMakesIsNotRunTwice(t *testing.T) {
 	if i < 0 {
 		t.Fatalf("no report on %s: %+v", pods, set.Inputs)
 	}
-	want := pods + ":1: pod default/web-5d9c-abcde: ignored: Deployment default/web makes it, and it would run twice"
+	want := pods + ":1: pod default/web-5d9c-abcde: ignored: Deployment default/web creates it, so it would run twice"
 	if r := set.Inputs[i]; r.State != model.InputIgnored || strings.Join(r.Errors, "\n") != want || len(r.Pods) > 0 {
 		t.Errorf("%+v, want %s", r, want)
 	}

@@ -42,7 +42,7 @@ func openEnvelope(keys []ed25519.PublicKey, body []byte) ([]byte, uint64, error)
 		return nil, 0, errors.New("the envelope has no valid signature by a key of the source")
 	}
 	if e.PayloadType != PayloadType {
-		return nil, 0, fmt.Errorf("the envelope holds %q, not %s", e.PayloadType, PayloadType)
+		return nil, 0, fmt.Errorf("the envelope contains %q, not %s", e.PayloadType, PayloadType)
 	}
 	version, err := payloadVersion(payload)
 	return payload, version, err
@@ -96,7 +96,7 @@ func payloadVersion(payload []byte) (uint64, error) {
 		}
 	}
 	if found == nil {
-		return 0, fmt.Errorf("the manifests in the envelope have no version, so that older ones could not be told from newer ones: begin them with the line %s NUMBER", versionComment)
+		return 0, fmt.Errorf("the manifests in the envelope have no version, so that older ones could not be detected: begin them with the line %s NUMBER", versionComment)
 	}
 	return parseVersion(string(found))
 }

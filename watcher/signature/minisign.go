@@ -31,9 +31,9 @@ func verifyMinisign(keys []minisign.PublicKey, body, signature []byte) (uint64, 
 		}
 	}
 	if !known {
-		return 0, fmt.Errorf("signed by key %016X, which is none of those of the source", s.KeyID)
+		return 0, fmt.Errorf("signed by key %016X, which is not a key of the source", s.KeyID)
 	}
-	return 0, fmt.Errorf("the signature of key %016X is not for this answer, or was changed", s.KeyID)
+	return 0, fmt.Errorf("the signature of key %016X does not match this answer, or was modified", s.KeyID)
 }
 
 func commentVersion(comment string) (uint64, error) {
@@ -50,7 +50,7 @@ func commentVersion(comment string) (uint64, error) {
 		}
 	}
 	if found == "" {
-		return 0, errors.New("the signature has no version, so that an older answer could not be told from a newer one: sign with the trusted comment version:NUMBER (minisign -t)")
+		return 0, errors.New("the signature has no version, so that an older answer could not be detected: sign with the trusted comment version:NUMBER (minisign -t)")
 	}
 	return parseVersion(found)
 }

@@ -148,7 +148,7 @@ func ed25519Key(text string) (ed25519.PublicKey, error) {
 func parseVersion(text string) (uint64, error) {
 	n, err := strconv.ParseUint(text, 10, 64)
 	if err != nil || n == 0 {
-		return 0, fmt.Errorf("%q is not a version: a whole number from 1 on", text)
+		return 0, fmt.Errorf("%q is not a version: expected a positive integer", text)
 	}
 	return n, nil
 }

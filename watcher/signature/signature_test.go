@@ -110,11 +110,11 @@ func TestMinisignRefuses(t *testing.T) {
 		"nothing":                       {pods, "", "there is no signature"},
 		"what is no signature":          {pods, "<html>not found</html>", "cannot be read"},
 		"a cut-off one":                 {pods, strings.Join(lines[:2], "\n"), "cannot be read"},
-		"another key":                   {pods, minisigned(foreign, pods, "version:7"), "none of those of the source"},
-		"another key under the same id": {pods, impostor(), "not for this answer"},
-		"other bytes":                   {pods + "#", good, "not for this answer"},
-		"fewer bytes":                   {pods[:10], good, "not for this answer"},
-		"another version":               {pods, strings.Replace(good, "version:7", "version:8", 1), "not for this answer"},
+		"another key":                   {pods, minisigned(foreign, pods, "version:7"), "not a key of the source"},
+		"another key under the same id": {pods, impostor(), "does not match this answer"},
+		"other bytes":                   {pods + "#", good, "does not match this answer"},
+		"fewer bytes":                   {pods[:10], good, "does not match this answer"},
+		"another version":               {pods, strings.Replace(good, "version:7", "version:8", 1), "does not match this answer"},
 		"no version":                    {pods, minisigned(private, pods, "timestamp:1700000000\tfile:pods.yaml"), "no version"},
 		"version 0":                     {pods, minisigned(private, pods, "version:0"), "not a version"},
 		"a version below 0":             {pods, minisigned(private, pods, "version:-1"), "not a version"},
@@ -134,13 +134,13 @@ func TestMinisignRefuses(t *testing.T) {
 			}
 		}
 	})
-	refused(t, Config{Kind: Minisign, Keys: []string{other.String()}}, pods, good, "none of those of the source")
-	refused(t, Config{Kind: Minisign}, pods, good, "none of those of the source")
+	refused(t, Config{Kind: Minisign, Keys: []string{other.String()}}, pods, good, "not a key of the source")
+	refused(t, Config{Kind: Minisign}, pods, good, "not a key of the source")
 }
 
 func TestWhatThirdPartiesSignedIsRead(t *testing.T) {
 	refused(t, Config{Kind: Minisign, Keys: []string{knownKey}}, "test", knownSignature, "no version") // valid, but it could be replayed
-	refused(t, Config{Kind: Minisign, Keys: []string{knownKey}}, "tesd", knownSignature, "not for this answer")
+	refused(t, Config{Kind: Minisign, Keys: []string{knownKey}}, "tesd", knownSignature, "does not match this answer")
 }
 
 const versionedPods = "# monopod.dev/set-version: 7\n" + pods
@@ -284,7 +284,7 @@ func TestKeysAreCheckedAndReadFromFilesAtEachAnswer(t *testing.T) {
 	refused(t, c, pods, signed, "no such file")
 	save := func(text string) { check(t, os.WriteFile(path, []byte(text), 0o600)) }
 	save(old.String())
-	refused(t, c, pods, signed, "none of those")
+	refused(t, c, pods, signed, "not a key of the source")
 	save("garbage")
 	refused(t, c, pods, signed, path+": not a public key of minisign")
 	save("untrusted comment: of the fleet\n" + public.String() + "\n")

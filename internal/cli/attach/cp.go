@@ -68,7 +68,7 @@ func (p Commands) copy(ctx context.Context, o *copyOptions, from, to string) err
 		pod, path = toPod, toPath
 	}
 	if path == "" {
-		return program.Usagef("which path in %s?", pod)
+		return program.Usagef("no path given in %s", pod)
 	}
 	key, err := o.PodArg([]string{pod})
 	if err != nil {
@@ -174,4 +174,4 @@ func (p Commands) copyIn(ctx context.Context, c *localclient.Client, from string
 }
 
 // errAnswered stops sending once the answer has arrived.
-var errAnswered = errors.New("the answer has come")
+var errAnswered = errors.New("the response has arrived")

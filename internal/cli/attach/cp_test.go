@@ -29,7 +29,7 @@ func TestCopyOfFiles(t *testing.T) {
 	d.Start()
 	d.Ready("web")
 	here := func(name string) string { return d.Path("local", name) }
-	const evil = "warning: conf.d/evil was left out: it is a link to /etc/shadow\n"
+	const evil = "warning: conf.d/evil was skipped: it is a link to /etc/shadow\n"
 	const usage = "see `monopod cp --help`\n"
 	for _, c := range []struct {
 		args []string

@@ -50,7 +50,7 @@ func (p Commands) LogsCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 2 {
 				if o.container != "" && o.container != args[1] {
-					return program.Usagef("two containers are named: %s and %s", o.container, args[1])
+					return program.Usagef("two containers are given: %s and %s", o.container, args[1])
 				}
 				o.container = args[1]
 			}

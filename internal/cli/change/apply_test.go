@@ -27,9 +27,9 @@ func TestWaitHearsOfARollbackThatComesMeanwhile(t *testing.T) {
 		pods []corev1.Pod
 		want string
 	}{
-		"back and Ready":              {conditionGoal("Ready"), []corev1.Pod{pod("2", "", no), pod("1", back, yes)}, "pod default/web was taken back: " + back},
-		"back and not Ready":          {conditionGoal("Ready"), []corev1.Pod{pod("2", "", no), pod("1", back, no)}, "pod default/web was taken back: " + back},
-		"another one":                 {phaseGoal("Running"), []corev1.Pod{pod("1", back, no), pod("2", other, no)}, "pod default/web was taken back: " + other},
+		"back and Ready":              {conditionGoal("Ready"), []corev1.Pod{pod("2", "", no), pod("1", back, yes)}, "pod default/web was rolled back: " + back},
+		"back and not Ready":          {conditionGoal("Ready"), []corev1.Pod{pod("2", "", no), pod("1", back, no)}, "pod default/web was rolled back: " + back},
+		"another one":                 {phaseGoal("Running"), []corev1.Pod{pod("1", back, no), pod("2", other, no)}, "pod default/web was rolled back: " + other},
 		"since before":                {conditionGoal("Ready"), []corev1.Pod{pod("1", back, no), pod("1", back, yes)}, errMet.Error()},
 		"since before the daemon's":   {conditionGoal("Ready"), []corev1.Pod{pod("", "", no), pod("1", back, yes)}, errMet.Error()},
 		"forward again":               {conditionGoal("Ready"), []corev1.Pod{pod("1", back, no), pod("2", "", yes)}, errMet.Error()},

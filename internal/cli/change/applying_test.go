@@ -291,7 +291,7 @@ func TestAPodMovesBetweenSourcesWithoutARestart(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = input.Close()
-	if got := <-code; got != 0 || out.String() != "pod/web created\n" || errs.String() != "warning: pod/web is defined in "+manifest+":1 too, which counts until it is removed there\n" {
+	if got := <-code; got != 0 || out.String() != "pod/web created\n" || errs.String() != "warning: pod/web is defined in "+manifest+":1 too, which takes precedence until it is removed there\n" {
 		t.Errorf("apply: code %d: %s%s", got, out, errs)
 	}
 	conflict(true)
@@ -601,7 +601,7 @@ func TestWhoWaitsForAPodThatIsTakenBackIsToldAtOnce(t *testing.T) {
 	t.Parallel()
 	d := newDaemon(t)
 	d.Start()
-	const back = "monopod: pod default/web was taken back: revision 1 runs instead of 2 until the manifest changes: by hand\n"
+	const back = "monopod: pod default/web was rolled back: revision 1 runs instead of 2 until the manifest changes: by hand\n"
 	d.Says(0, "pod/web created\n", "", "apply", "--wait", "-f", d.File("web.yaml", clitest.Edition("1")))
 	d.Shows("  Ready  ", "history", "pod", "web")
 	never := d.File("web.yaml", strings.Replace(clitest.Edition("2"), "image:", "readinessProbe: {tcpSocket: {port: 1}, initialDelaySeconds: 3600}, image:", 1))

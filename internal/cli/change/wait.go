@@ -356,11 +356,11 @@ func (w *waiting) look(key manifests.Key, g goal, pod *corev1.Pod) error {
 	back := w.takenBack(key, g, pod)
 	switch {
 	case back != "" && g.lost != nil:
-		return lostError(fmt.Sprintf("pod %s was taken back: %s", key, back))
+		return lostError(fmt.Sprintf("pod %s was rolled back: %s", key, back))
 	case g.met(pod):
 		w.reached(key)
 	case g.lost != nil && g.lost(pod):
-		return lostError(fmt.Sprintf("pod %s has ended: it is %s%s", key, pod.Status.Phase, whyText(pod)))
+		return lostError(fmt.Sprintf("pod %s has terminated: it is %s%s", key, pod.Status.Phase, whyText(pod)))
 	}
 	return w.ended()
 }
@@ -387,7 +387,7 @@ func (w *waiting) state(key manifests.Key) string {
 	case pod != nil:
 		return "it is " + string(pod.Status.Phase) + whyText(pod)
 	case !w.seen:
-		return "the daemon has not told of it yet"
+		return "the daemon has not reported it yet"
 	}
 	return "it does not exist"
 }

@@ -85,7 +85,7 @@ func (p Commands) waitObject(ctx context.Context, c *localclient.Client, o progr
 				p.Errs().Printf("monopod: %s %s\n", o, lost)
 				return program.CodeError{Code: program.ExitError}
 			}
-			last = "it is not so yet"
+			last = "the condition is not met yet"
 		case err == nil:
 			last = "it exists"
 		}

@@ -31,7 +31,7 @@ func (p Commands) ValidateCommand() *cobra.Command {
 		Long: "Reads manifest files and all *.yaml, *.yml and *.json files below directories; `-` is standard input. Accepted files are listed on stdout, errors on " +
 			"stderr as file:line:column: pod: field: message. All files are checked as one set: duplicate pods and clashing host ports are errors.\n\n" +
 			"Warnings on stderr are about valid manifests whose pods will wait or work differently from a cluster: missing ConfigMaps, Secrets and claims, host " +
-			"ports that several pods want, Services with ports of their own.\n\n" +
+			"ports that several pods request, Services with ports of their own.\n\n" +
 			"Exit code 0: all can run; 1: errors, or warnings with --strict; 2: invalid command line. Needs neither root nor a daemon.",
 		Example: "monopod validate web.yaml\nmonopod validate --strict manifests",
 		Args: func(_ *cobra.Command, args []string) error {
@@ -122,7 +122,7 @@ func (p Commands) ManifestFiles(path string) []manifestFile {
 		return []manifestFile{{Name: verdict.StdinName, Content: b, Err: err}}
 	}
 	if strings.HasPrefix(path, "https://") || strings.HasPrefix(path, "http://") {
-		return []manifestFile{{Name: path, Err: errors.New("URLs are not fetched here; use curl -fsSL URL | monopod ... -, or name it in sources of the configuration")}}
+		return []manifestFile{{Name: path, Err: errors.New("URLs are not fetched here; use curl -fsSL URL | monopod ... -, or add it to sources in the configuration")}}
 	}
 	info, err := os.Stat(path)
 	if err != nil || !info.IsDir() {

@@ -67,7 +67,7 @@ func (p Commands) Events(ctx context.Context, o *EventsOptions, args []string) e
 	}
 	switch {
 	case o.record != "" && o.Watch:
-		return program.Usagef("--record and --watch exclude each other")
+		return program.Usagef("--record and --watch are mutually exclusive")
 	case o.Watch:
 		return p.watchEvents(ctx, p.Client(&o.ClientFlags), o.Output, f)
 	}
@@ -108,7 +108,7 @@ func (p Commands) findEvents(ctx context.Context, o *EventsOptions, f events.Fil
 		return nil, err
 	}
 	if o.Elsewhere(cfg) { // the disk of another instance has other events
-		return nil, fmt.Errorf("%w; to read what its instance has on the disk, give --record and the directory events in its rootDirectory", err)
+		return nil, fmt.Errorf("%w; to read the events of its instance from disk, use --record with the directory events in its rootDirectory", err)
 	}
 	dir := offline.RecordIn(cfg.RootDirectory)
 	list, readErr := recordedEvents(dir, f)

@@ -54,13 +54,13 @@ func remedies() []remedy {
 			}
 			return lines
 		}},
-		{says(`unknown field$|this line is no "key: value"`), func(lines []string, at, _ int, _ []string) []string { return slices.Delete(lines, at, at+1) }},
+		{says(`unknown field$|this line is not "key: value"`), func(lines []string, at, _ int, _ []string) []string { return slices.Delete(lines, at, at+1) }},
 		{says(`as in metadata: (\{.*\})`), func(lines []string, at, _ int, g []string) []string {
 			return slices.Insert(lines, at, "metadata: "+g[1])
 		}},
 		{says(`as in selector: (\{.*\})`), under("spec", "selector")},
 		{says(`write os: (\{.*\}) into the spec`), under("spec", "os")},
-		{says(`write its labels into (spec\.template\.metadata\.labels), too`), func(lines []string, at, column int, _ []string) []string {
+		{says(`add its labels to (spec\.template\.metadata\.labels)`), func(lines []string, at, column int, _ []string) []string {
 			labels := regexp.MustCompile(`selector: \{matchLabels: (\{.*\})\}`).FindStringSubmatch(strings.Join(lines, "\n"))[1]
 			return under("  template", "metadata")(lines, at, column, []string{"", "{labels: " + labels + "}"})
 		}},

@@ -123,13 +123,13 @@ func (p Commands) whyWithoutDaemon(ctx context.Context, q whyRequest, f why.Fact
 	key := q.key
 	cfg, err := config.Load(&config.Flags{File: q.config}, p.Env)
 	if err != nil {
-		f.Daemon += "; and its configuration is not right: " + printer.OneLine(err.Error())
+		f.Daemon += "; and its configuration is invalid: " + printer.OneLine(err.Error())
 		return f.About(key.Namespace, key.Name)
 	}
 	if q.Elsewhere(cfg) {
 		f.Instance.Socket = cmp.Or(q.Socket, cfg.Socket)
 		f.Instance.PID = node.SocketOwner(ctx, f.Instance.Socket)
-		f.Daemon += "; what its instance has on the disk is not known: name its configuration with --config"
+		f.Daemon += "; its data on disk cannot be found: name its configuration with --config"
 		return f.About(key.Namespace, key.Name)
 	}
 	f.Places = offline.PlacesOf(cfg)
@@ -170,7 +170,7 @@ func (p Commands) fromDisk(ctx context.Context, cfg *config.Loaded, f *why.Facts
 		in := model.Input{Source: s.Name, Input: fetch.RedactURL(s.URL), State: model.InputAccepted}
 		pods, err := cfg.StoredPods(&s, in.Input)
 		if errors.Is(err, fs.ErrNotExist) {
-			in.State, err = model.InputUnreachable, errors.New("it has never answered, as far as the disk tells")
+			in.State, err = model.InputUnreachable, errors.New("it has never answered: there is no cached answer on disk")
 		}
 		if err != nil {
 			in.Errors = []string{err.Error()}

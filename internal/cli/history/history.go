@@ -74,7 +74,7 @@ func revisionNote(h *localapi.History, r *localapi.Revision) string {
 		notes = append(notes, "active")
 	}
 	if r.Number == h.Wanted && h.Wanted != h.Active {
-		notes = append(notes, "what is written")
+		notes = append(notes, "current manifest")
 	}
 	if r.Reason != "" {
 		notes = append(notes, r.Reason)
@@ -108,7 +108,7 @@ func (p Commands) RollbackCommand() *cobra.Command {
 			if h.Warning != "" {
 				p.Errs().Println("warning:", h.Warning)
 			}
-			until := "; that is what is written"
+			until := "; this is the current manifest"
 			if h.Active != h.Wanted {
 				until = fmt.Sprintf(" instead of %d until its manifest changes", h.Wanted)
 			}

@@ -78,7 +78,7 @@ func isBack(d *clitest.Daemon) {
 		{"Rollback:          " + text, []string{"describe", "pod", "web"}},
 		{"\n" + text, []string{"history", "pod", "web"}},
 		{text, []string{"why", "web"}},
-		{"what is written", []string{"history", "pod", "web"}},
+		{"current manifest", []string{"history", "pod", "web"}},
 		{`"active": 1`, []string{"history", "pod", "web", "-o", "json"}},
 	} {
 		d.Shows(c.want, c.args...)
@@ -96,7 +96,7 @@ func TestRevisionsThatAreNotKeptAreNamed(t *testing.T) {
 	}{
 		{[]string{"history", "pod", "other"}, "no revisions of pod default/other are kept"},
 		{[]string{"rollback", "pod", "other"}, "no revisions of pod default/other are kept"},
-		{[]string{"rollback", "pod", "web", "--to", "7"}, "revision 7 is not kept; kept are 1"},
+		{[]string{"rollback", "pod", "web", "--to", "7"}, "revision 7 is not kept; kept revisions: 1"},
 		{[]string{"rollback", "pod", "web", "--to", "0"}, "--to is the number of a revision"},
 		{[]string{"diff", "pod", "web", "--from", "7"}, "revision 7 of pod default/web is not kept"},
 		{[]string{"history", "pod", "web", "-o", "wide"}, "unknown output format"},

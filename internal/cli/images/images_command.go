@@ -162,7 +162,7 @@ func (p Commands) PullCommand() *cobra.Command {
 	f := cmd.Flags()
 	o.AddSocket(f)
 	f.StringVarP(&o.output, "output", "o", "", "output `format`: json")
-	f.BoolVar(&o.absent, "if-not-present", false, "do not ask the registry about images on this machine")
+	f.BoolVar(&o.absent, "if-not-present", false, "do not contact the registry for images on this machine")
 	return cmd
 }
 

@@ -291,7 +291,7 @@ func (p Commands) printSchedule(ctx context.Context, c *localclient.Client) {
 	case s.Drained:
 		p.Errs().Printf("\nThis machine is drained%s: `monopod undrain` lets pods run again.\n", sinceWhen(s.Since))
 	case s.Cordoned:
-		p.Errs().Printf("\nThis machine is cordoned%s: pods that are not there wait for `monopod uncordon`.\n", sinceWhen(s.Since))
+		p.Errs().Printf("\nThis machine is cordoned%s: new pods wait for `monopod uncordon`.\n", sinceWhen(s.Since))
 	}
 }
 

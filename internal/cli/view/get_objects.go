@@ -39,7 +39,7 @@ func parseOutput(text string) (output, error) {
 	case format == "custom-columns" && has:
 		o.columns, err = objects.ParseColumns(arg)
 	case format == "jsonpath" || format == "custom-columns":
-		return o, program.Usagef("write -o %s=...", format)
+		return o, program.Usagef("use -o %s=...", format)
 	default:
 		return output{format: text}, program.OneOfOutputs(text, "wide", "json", "yaml", "name", "jsonpath", "custom-columns")
 	}

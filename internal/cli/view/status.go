@@ -62,7 +62,7 @@ func (p Commands) status(ctx context.Context, c *localclient.Client, output stri
 	}
 	p.Table().PrintAll(rows)
 	if a.Cgroup != "" {
-		p.Out().Printf("\nmonopod has the cgroup %s, with %s.\n", a.Cgroup, units.Budget(a.Budget))
+		p.Out().Printf("\nmonopod runs in cgroup %s, with %s.\n", a.Cgroup, units.Budget(a.Budget))
 	}
 	if len(a.Conditions) > 0 {
 		p.Out().Println()
@@ -76,7 +76,7 @@ func (p Commands) status(ctx context.Context, c *localclient.Client, output stri
 		p.Out().Printf("\nwarning: %s\n", w)
 	}
 	if a.MemoryLimitBytes > 0 {
-		p.Out().Printf("\nIts garbage collector tries to do with %s of memory (agentMemoryBudget, or GOMEMLIMIT).\n", units.Mebibytes(float64(a.MemoryLimitBytes)))
+		p.Out().Printf("\nThe memory target of its garbage collector is %s (agentMemoryBudget, or GOMEMLIMIT).\n", units.Mebibytes(float64(a.MemoryLimitBytes)))
 	}
 	return nil
 }

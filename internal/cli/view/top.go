@@ -108,7 +108,7 @@ func (p Commands) topic(o *topOptions, args []string) (func(*statsapi.Summary) e
 			break
 		}
 		if len(args) == 2 && !program.IsPodWord(kind) {
-			return nil, program.Usagef("monopod has no %q%s", kind, program.AppendHint(config.DidYouMean(kind, []string{"pods", "containers", "node"})))
+			return nil, program.Usagef("unknown resource %q%s", kind, program.AppendHint(config.DidYouMean(kind, []string{"pods", "containers", "node"})))
 		}
 		k, err := o.PodArg(args)
 		if err != nil {
@@ -148,7 +148,7 @@ func (p Commands) topPods(o *topOptions, s *statsapi.Summary, key *manifests.Key
 		}
 	}
 	if len(rows) == 0 && key != nil {
-		return fmt.Errorf("nothing of pod %s runs", *key)
+		return fmt.Errorf("pod %s is not running", *key)
 	}
 	if len(rows) == 0 {
 		p.Errs().Println("No pods found.")

@@ -117,7 +117,7 @@ func (a *Applier) apply(r localapi.ApplyRequest) (localapi.ApplyResult, []*pushe
 func (a *Applier) Change(c applied.Change, result *localapi.ApplyResult) error {
 	err := a.Store.Change(c)
 	if unfinished, ok := errors.AsType[*applied.UnfinishedError](err); ok {
-		a.Log.Error("a change of applied objects is not finished", "err", err)
+		a.Log.Error("a change of applied objects is incomplete", "err", err)
 		result.Notes = append(result.Notes, unfinished.Error())
 		return nil
 	}
@@ -163,7 +163,7 @@ func (a *Applier) remove(ids []manifests.ObjectID, dryRun bool) (localapi.ApplyR
 			o.Verdict = localapi.Deleted
 			change.Remove = append(change.Remove, id)
 			if elsewhere {
-				o.Warning = "goes on: it is " + owner.String() + " too"
+				o.Warning = "continues to run: it is " + owner.String() + " too"
 			} else {
 				o.Pods = now.podsOf(id)
 			}
@@ -181,7 +181,7 @@ func (a *Applier) remove(ids []manifests.ObjectID, dryRun bool) (localapi.ApplyR
 	if err := a.Change(change, &result); err != nil {
 		return localapi.ApplyResult{}, nil, err
 	}
-	a.logChange("deleted what was applied", result)
+	a.logChange("deleted applied objects", result)
 	return result, change.Remove, nil
 }
 
@@ -273,7 +273,7 @@ func (a *Applier) match(file string, docs []decode.Document) ([]*pushed, error) 
 	for _, d := range docs {
 		c, err := decode.All(a.Store.Path(d.ID), d.Canonical, decode.Options{Source: config.SourceApplied, Policy: a.Policy})
 		if err != nil {
-			return nil, fmt.Errorf("this document changes when it is stored; please report it with the file: %w", err)
+			return nil, fmt.Errorf("this document would change when stored; please report this with the file: %w", err)
 		}
 		p := &pushed{Document: d, File: file}
 		switch {
@@ -284,7 +284,7 @@ func (a *Applier) match(file string, docs []decode.Document) ([]*pushed, error) 
 		case len(c.Workloads) == 1:
 			p.Object, p.Workload = c.Workloads[0], true
 		default:
-			return nil, fmt.Errorf("%s gets lost when it is stored; please report it with the file", d.ID)
+			return nil, fmt.Errorf("%s would be lost when stored; please report this with the file", d.ID)
 		}
 		out = append(out, p)
 	}
@@ -334,7 +334,7 @@ func (a *Applier) immutable(p *pushed, stored []byte) []*manifests.Error {
 	errs := manifests.ImmutableEdits(was.Objects, []*manifests.Object{p.Object})
 	for _, e := range errs {
 		e.File, e.Line = p.File, p.Line
-		e.Hint = "give the changed one another name, or delete it first"
+		e.Hint = "rename the changed one, or delete it first"
 	}
 	return errs
 }
@@ -350,11 +350,11 @@ func (a *Applier) owned(now view, objects []*pushed) []*manifests.Error {
 		}
 		switch {
 		case owner.Workload != "":
-			errs = append(errs, p.Refuse("has the name of "+owner.String(), "give it another name"))
+			errs = append(errs, p.Refuse("has the name of "+owner.String(), "rename it"))
 		case !now.same(p):
 			errs = append(errs, p.Refuse("is "+owner.String()+" already, which cannot be overridden", "change it there, or remove it there first"))
 		default:
-			p.Warning = "is " + owner.String() + " too, which counts until it is removed there"
+			p.Warning = "is " + owner.String() + " too, which takes precedence until it is removed there"
 		}
 	}
 	return errs
@@ -379,7 +379,7 @@ func deletedIDs(r localapi.DeleteRequest) ([]manifests.ObjectID, error) {
 	}
 	for _, id := range ids {
 		if strings.ContainsAny(id.Kind+id.Namespace+id.Name, "/\x00") {
-			return nil, node.Refusal(http.StatusBadRequest, metav1.StatusReasonBadRequest, []string{fmt.Sprintf("%q is no name of an object", id)})
+			return nil, node.Refusal(http.StatusBadRequest, metav1.StatusReasonBadRequest, []string{fmt.Sprintf("%q is not a valid object name", id)})
 		}
 	}
 	var errs []error

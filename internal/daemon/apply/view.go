@@ -76,7 +76,7 @@ type owner struct {
 func (o owner) String() string {
 	switch {
 	case o.Workload != "":
-		return fmt.Sprintf("a pod of %s, written in %s", o.Workload, verdict.Place(o.At))
+		return fmt.Sprintf("a pod of %s, defined in %s", o.Workload, verdict.Place(o.At))
 	case o.unread:
 		return "defined in " + verdict.Place(o.At) + " (not read since monopod started)"
 	}

@@ -139,7 +139,7 @@ func (l *Link) checkRunnable(pod *corev1.Pod) error {
 // refused records that a pod bound to this node does not run here.
 func (l *Link) refused(r *apiserver.Refusal) {
 	ref := r.Reference()
-	l.Log.Warn("a pod that the API server has bound to this node does not run", "pod", ref.Namespace+"/"+ref.Name, "reason", r.Reason, "why", r.Message)
+	l.Log.Warn("a pod that the API server bound to this node cannot be run", "pod", ref.Namespace+"/"+ref.Name, "reason", r.Reason, "why", r.Message)
 	l.Events.Event(ref, corev1.EventTypeWarning, r.Reason, r.Message)
 }
 

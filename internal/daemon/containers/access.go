@@ -47,7 +47,7 @@ func (r *Access) current() (access, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.to == nil {
-		return nil, errors.New("containers cannot be reached now; monopod is trying to see them")
+		return nil, errors.New("the container runtime does not respond; monopod is reconnecting")
 	}
 	return r.to, nil
 }

@@ -148,7 +148,7 @@ func (f finder) shim(configured string) (string, error) {
 	if path := firstProgram(ShimName, append([]string{f.beside}, pathDirs()...)); path != "" {
 		return path, nil
 	}
-	return "", fmt.Errorf("%s is neither beside monopod nor in PATH; install it there or set shimPath", ShimName)
+	return "", fmt.Errorf("%s is neither next to monopod nor in PATH; install it there or set shimPath", ShimName)
 }
 
 // ociRuntime prefers the runc of the distribution, which gets security updates, to the shipped one.

@@ -102,7 +102,7 @@ func (m *Images) State() uint64 {
 func (m *Images) List(ctx context.Context) ([]ctrd.ImageUse, error) {
 	service, _ := m.current()
 	if service == nil {
-		return nil, errors.New("images cannot be seen now: " + m.Pods.TroubleText())
+		return nil, errors.New("images are unavailable: " + m.Pods.TroubleText())
 	}
 	return service.List(ctx)
 }
@@ -154,7 +154,7 @@ func (m *Images) makeRoom(ctx context.Context, bytes int64) {
 		return
 	}
 	out, err := m.collect(ctx, bytes)
-	m.Log.Info("the disk was too full for an image: images that nobody needs are removed", "freed", out.Freed, "removed", out.Removed, "err", err)
+	m.Log.Info("the disk was too full for an image; removing unused images", "freed", out.Freed, "removed", out.Removed, "err", err)
 }
 
 // errUndecided means that it is not known yet which images are needed.
@@ -258,7 +258,7 @@ func (m *Images) needs() (n needs.Images, decided bool) {
 func (m *Images) Images(ctx context.Context) (*localapi.ImageList, error) {
 	service, preloaded := m.current()
 	if service == nil {
-		return nil, errors.New("images cannot be seen now: " + m.Pods.TroubleText())
+		return nil, errors.New("images are unavailable: " + m.Pods.TroubleText())
 	}
 	all, err := service.List(ctx)
 	if err != nil {
@@ -344,7 +344,7 @@ const pullTick = 250 * time.Millisecond
 func (m *Images) Pull(ctx context.Context, r localapi.PullRequest, report func(localapi.PullEvent)) error {
 	service, _ := m.current()
 	if service == nil {
-		return errors.New("nothing can be pulled now: " + m.Pods.TroubleText())
+		return errors.New("images cannot be pulled now: " + m.Pods.TroubleText())
 	}
 	policy := corev1.PullAlways
 	if r.IfNotPresent {

@@ -21,7 +21,7 @@ func (m *Images) current() (service needs.ImageService, preloaded bool) {
 func (m *Images) Remove(ctx context.Context, r localapi.ImageRemoval) (out localapi.ImagesRemoved, err error) {
 	service, _ := m.current()
 	if service == nil {
-		return out, errors.New("images cannot be seen now: " + m.Pods.TroubleText())
+		return out, errors.New("images are unavailable: " + m.Pods.TroubleText())
 	}
 	for _, ref := range r.Images {
 		done := localapi.RemovedImage{Image: ref}
@@ -30,7 +30,7 @@ func (m *Images) Remove(ctx context.Context, r localapi.ImageRemoval) (out local
 		}
 		switch {
 		case errors.Is(err, image.ErrNeeded):
-			done.Error = "pods have containers with it; remove them, or use --force: they continue to run"
+			done.Error = "containers of pods use it; remove them, or use --force: they continue to run"
 		case err != nil:
 			done.Error = err.Error()
 		}

@@ -104,13 +104,13 @@ type pinLog struct {
 func (t *pinLog) tell(gone []string, err error) {
 	if err != nil {
 		if err.Error() != t.err {
-			t.log.Warn("images of kept revisions may be lost when their tags move; trying again", "err", err)
+			t.log.Warn("cannot pin images of kept revisions, which may be lost when their tags move; retrying", "err", err)
 		}
 		t.err = err.Error()
 		return
 	}
 	if len(gone) > 0 && !slices.Equal(gone, t.gone) {
-		t.log.Warn("images that kept revisions ran with are not here; going back to those needs a registry", "images", gone)
+		t.log.Warn("images of kept revisions are missing; rolling back to them requires a registry", "images", gone)
 	}
 	t.err, t.gone = "", gone
 }

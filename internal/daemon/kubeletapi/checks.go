@@ -35,7 +35,7 @@ func writable(dir string) error {
 	}
 	switch {
 	case st.Flags&unix.ST_RDONLY != 0:
-		return fmt.Errorf("%s: its file system can only be read", dir)
+		return fmt.Errorf("%s: its file system is read-only", dir)
 	case st.Bavail == 0:
 		return fmt.Errorf("%s: its file system is full", dir)
 	}

@@ -56,7 +56,7 @@ func (i *Inputs) Record(now []model.Input) {
 		trouble[key] = r
 	}
 	for _, was := range gone {
-		i.to.Event(events.InputRef(was.Input), corev1.EventTypeNormal, reasonInputPrefix+"Gone", "It is gone")
+		i.to.Event(events.InputRef(was.Input), corev1.EventTypeNormal, reasonInputPrefix+"Gone", "It was removed")
 	}
 	i.trouble = trouble
 }

@@ -30,7 +30,7 @@ func TestWhichInputsAreToldOf(t *testing.T) {
 		{[]model.Input{report(model.InputAccepted)}, "N InputAccepted Input //m/a.yaml It is accepted again|N InputAccepted Pod x/a /m/a.yaml: It is accepted again"},
 		{[]model.Input{report(model.InputAccepted)}, ""},
 		{[]model.Input{report(model.InputConflict, "twice")}, "W InputConflict Input //m/a.yaml twice|W InputConflict Pod x/a /m/a.yaml: twice"},
-		{nil, "N InputGone Input //m/a.yaml It is gone"},
+		{nil, "N InputGone Input //m/a.yaml It was removed"},
 		{nil, ""},
 	} {
 		told = nil

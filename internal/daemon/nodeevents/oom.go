@@ -38,7 +38,7 @@ func (r *Recorder) WatchOOM(ctx context.Context, kernelLog string, pods func() (
 		r.OOM(k, known)
 	}
 	if err := oom.Watch(ctx, kernelLog, record); err != nil && ctx.Err() == nil {
-		r.log.Warn("which processes the kernel kills when memory is out is not known", "err", err)
+		r.log.Warn("cannot monitor which processes the kernel kills when memory runs out", "err", err)
 	}
 }
 

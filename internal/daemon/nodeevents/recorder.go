@@ -60,13 +60,13 @@ func (r *Recorder) Record(ctx context.Context, farewell string) (stop func()) {
 
 // Connection returns a function that records why containerd does not answer, or with nil that it answers again.
 func (r *Recorder) Connection(embedded bool) func(error) {
-	found := "containerd answers again"
+	found := "containerd responds again"
 	if embedded {
-		found = "the containerd inside monopod runs now"
+		found = "the containerd inside monopod is running"
 	}
 	return func(err error) {
 		if err != nil {
-			r.Node(corev1.EventTypeWarning, reasonRuntimeLost, "containers cannot be seen or changed: "+err.Error())
+			r.Node(corev1.EventTypeWarning, reasonRuntimeLost, "the container runtime does not respond: "+err.Error())
 			return
 		}
 		r.Node(corev1.EventTypeNormal, reasonRuntimeFound, found)

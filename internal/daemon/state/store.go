@@ -258,7 +258,7 @@ func (s *Store) running() (*pool.Pool, error) {
 	case s.trouble != nil:
 		return nil, s.trouble
 	}
-	return nil, errors.New("the runtime is being opened")
+	return nil, errors.New("connecting to the runtime")
 }
 
 // CheckPodLoop returns an error if the loop of the pool does not answer. Without a runtime there is no such loop.
@@ -271,7 +271,7 @@ func (s *Store) CheckPodLoop(ctx context.Context) error {
 		if again, _ := s.running(); again != pool {
 			return nil // it has ended meanwhile
 		}
-		return errors.New("the loop over the pods does not answer")
+		return errors.New("the pod loop does not respond")
 	}
 	return nil
 }
@@ -314,7 +314,7 @@ func (s *Store) CheckObserved(context.Context) error {
 	}
 	d, _ := s.Desired()
 	if !pool.Seen(d.Pods...) {
-		return errors.New("not all pods were looked at")
+		return errors.New("not all pods have been observed")
 	}
 	return nil
 }

@@ -18,7 +18,7 @@ import (
 )
 
 // NotLookedAt is the reason shown for a pod that existed at startup and has not been observed yet.
-const NotLookedAt = "monopod has just started and has not looked at it yet"
+const NotLookedAt = "monopod has just started and has not observed it yet"
 
 // Pods implements node.Pods. Without a runtime it returns the desired pods in phase Unknown.
 func (s *Store) Pods() ([]node.PodView, error) {
@@ -30,7 +30,7 @@ func (s *Store) Pods() ([]node.PodView, error) {
 	case s.trouble == nil:
 		return nil, node.ErrStarting
 	}
-	err := fmt.Errorf("containers cannot be seen now: %s", printer.OneLine(s.trouble.Error()))
+	err := fmt.Errorf("the runtime does not respond: %s", printer.OneLine(s.trouble.Error()))
 	var out []node.PodView
 	for _, p := range s.desired.Pods {
 		out = append(out, s.withRevision(node.PodView{Pod: offline.Unseen(p), Origin: p.Origin, Why: err.Error()}))
@@ -102,11 +102,11 @@ func RollbackOf(v rollout.View) why.Rollback {
 func UpdateText(v rollout.View) string {
 	switch {
 	case v.Waits != manifests.Key{}:
-		return fmt.Sprintf("revision %d waits until pod %s is Ready, which comes before it in its update group", v.Wanted, v.Waits)
+		return fmt.Sprintf("revision %d waits until pod %s, which precedes it in its update group, is Ready", v.Wanted, v.Waits)
 	case v.Trial != nil && v.Trial.ReadyAt != 0:
-		return fmt.Sprintf("revision %d is on trial: it must stay Ready, or revision %d returns", v.Active, v.Base)
+		return fmt.Sprintf("revision %d is on trial: it must stay Ready, or it is rolled back to revision %d", v.Active, v.Base)
 	case v.Trial != nil:
-		return fmt.Sprintf("revision %d is on trial: it must become Ready in time, or revision %d returns", v.Active, v.Base)
+		return fmt.Sprintf("revision %d is on trial: it must become Ready in time, or it is rolled back to revision %d", v.Active, v.Base)
 	}
 	return ""
 }

@@ -116,7 +116,7 @@ func (w *Workloads) report(reports []model.Input) []model.Input {
 		if r.State == model.InputAccepted {
 			r.State = model.InputConflict
 		}
-		line := fmt.Sprintf("%s: the pod %s of this workload is not run: another one of that name is defined in %s; give one of them another name", node.Position(c.At), c.Pod, node.Position(c.By))
+		line := fmt.Sprintf("%s: pod %s of this workload is not run: another pod of that name is defined in %s; rename one of them", node.Position(c.At), c.Pod, node.Position(c.By))
 		r.Errors = append(slices.Clone(r.Errors), line)
 	}
 	return all

@@ -114,7 +114,7 @@ func stepOf(kind runner.ActionKind) string {
 	case runner.CreateSandbox:
 		return "create sandbox"
 	case runner.ReviveSandbox:
-		return "set up sandbox again"
+		return "restore sandbox"
 	case runner.SetupNetwork:
 		return "repeat network"
 	case runner.EnsureImage:

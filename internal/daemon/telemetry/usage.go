@@ -33,7 +33,7 @@ type Usage struct {
 }
 
 // errNoRuntime means that no runtime is open.
-var errNoRuntime = errors.New("containers cannot be seen now")
+var errNoRuntime = errors.New("the runtime does not respond")
 
 // Attach measures the pods of a runtime until the returned function is called.
 func (g *Usage) Attach(rt Measured) (detach func()) {

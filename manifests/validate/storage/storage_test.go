@@ -79,7 +79,7 @@ func TestStorageDocumentsAreChecked(t *testing.T) {
 		{claim, "metadata: {name: c}\nspec: {", "spec.accessModes: Required value: at least 1 access mode is required"},
 		{claim, "metadata: {name: c}\nspec: {accessModes: [Any], ", `spec.accessModes: Unsupported value: "Any"`},
 		{claim, "metadata: {name: c}\nspec: {accessModes: [ReadWriteOncePod, ReadOnlyMany], ", "may not use ReadWriteOncePod with other access modes"},
-		{claim, claim + `dataSource: {kind: PersistentVolumeClaim, name: x}, `, "not supported: nothing here copies volumes"},
+		{claim, claim + `dataSource: {kind: PersistentVolumeClaim, name: x}, `, "not supported: monopod cannot copy volumes"},
 		{claim, claim + `storageClassName: Bad_Class, `, "spec.storageClassName"},
 		{claim, claim + `volumeMode: Tape, `, `spec.volumeMode: Unsupported value: "Tape"`},
 		{claim, claim + `selector: {matchLabels: {"a b": c}}, `, "spec.selector"},
@@ -137,7 +137,7 @@ func TestEphemeralVolumesAreChecked(t *testing.T) {
 	for template, want := range map[string]string{
 		"metadata: {labels: {a: b}}, spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}":     "",
 		"metadata: {name: x}, spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}":            "volumeClaimTemplate.metadata.name: Forbidden: cannot be set",
-		"spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}, dataSource: {kind: K, name: n}}": "volumeClaimTemplate.spec.dataSource: not supported: nothing here copies",
+		"spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}, dataSource: {kind: K, name: n}}": "volumeClaimTemplate.spec.dataSource: not supported: monopod cannot copy",
 		"spec: {resources: {requests: {storage: 1Gi}}}":                                                               "volumeClaimTemplate.spec.accessModes: Required value",
 	} {
 		_, err := decode.Pods("f", []byte(strings.Replace(pod, "%", template, 1)), decode.Options{})

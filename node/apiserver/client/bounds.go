@@ -129,7 +129,7 @@ func NewPatient(next http.RoundTripper) *patient {
 }
 
 // ErrWaiting is the error of requests while such a plug-in does not end.
-var ErrWaiting = errors.New("the exec plug-in of the kubeconfig does not end")
+var ErrWaiting = errors.New("the exec plug-in of the kubeconfig does not exit")
 
 // RoundTrip implements http.RoundTripper.
 func (p *patient) RoundTrip(req *http.Request) (*http.Response, error) {

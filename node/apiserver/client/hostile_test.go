@@ -42,7 +42,7 @@ func TestAnAnswerThatIsTooLargeIsNone(t *testing.T) {
 
 func TestKubeconfigsThatCannotBeUsed(t *testing.T) {
 	for _, tt := range []struct{ cluster, user, says string }{
-		{"{server: 'http://x'}", "{}", `server "http://x" is no https URL`},
+		{"{server: 'http://x'}", "{}", `server "http://x" is not an https URL`},
 		{"{server: ''}", "{}", "invalid configuration"},
 		{"{server: 'https://x'}", "{auth-provider: {name: gcp}}", "no Auth Provider found"},
 		{"{server: 'https://x'}", "{username: x, password: z, token: z}", "more than one authentication method"},
@@ -55,7 +55,7 @@ func TestKubeconfigsThatCannotBeUsed(t *testing.T) {
 			t.Errorf("%s %s: %v", tt.cluster, tt.user, err)
 		}
 	}
-	for text, says := range map[string]string{"kind: Pod": "not a kubeconfig", "current-context: none": `the context "none"`} {
+	for text, says := range map[string]string{"kind: Pod": "not a kubeconfig", "current-context: none": `the current context "none"`} {
 		path := filepath.Join(t.TempDir(), "kubeconfig")
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 			t.Fatal(err)

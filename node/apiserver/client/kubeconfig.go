@@ -49,14 +49,14 @@ func ReadKubeconfig(path string) (*rest.Config, error) {
 		return nil, err
 	}
 	if _, ok := k.Contexts[k.CurrentContext]; !ok { // clientcmd would take what it finds
-		return nil, fmt.Errorf("%s: the context %q, which is the current one, is not there", path, k.CurrentContext)
+		return nil, fmt.Errorf("%s: the current context %q does not exist", path, k.CurrentContext)
 	}
 	c, err := clientcmd.NewDefaultClientConfig(*k, &clientcmd.ConfigOverrides{}).ClientConfig()
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	if u, err := url.Parse(c.Host); err != nil || u.Host == "" || u.Scheme != "https" {
-		return nil, fmt.Errorf("%s: server %q is no https URL", path, c.Host)
+		return nil, fmt.Errorf("%s: server %q is not an https URL", path, c.Host)
 	}
 	if p := c.ExecProvider; p != nil {
 		p.InteractiveMode, p.StdinUnavailable = clientcmdapi.NeverExecInteractiveMode, true

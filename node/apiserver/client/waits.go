@@ -9,7 +9,7 @@ import (
 )
 
 // errAgain ends a session so that the next one begins with what the files say then.
-var errAgain = errors.New("the kubeconfig is read again")
+var errAgain = errors.New("re-reading the kubeconfig")
 
 // Fatal reports whether an error is about the credentials or the server itself: a new session may do better.
 func Fatal(err error) error {

@@ -135,7 +135,7 @@ func (k *Keeper) Join(ctx context.Context) error {
 			return fmt.Errorf("bootstrap kubeconfig: %w", err)
 		}
 		defer client.Close()
-		k.log.Info("asking for a client certificate", "server", cluster.Server)
+		k.log.Info("requesting a client certificate", "server", cluster.Server)
 		if err := k.obtain(ctx, client, want); err != nil {
 			return err
 		}
@@ -231,7 +231,7 @@ func (k *Keeper) Rotate(ctx context.Context, c *client.Client, wanted func() cer
 		}
 		err := k.obtain(ctx, c, want)
 		if err == nil {
-			k.log.Info("there is a new certificate", "file", want.file)
+			k.log.Info("renewed the certificate", "file", want.file)
 			if want.file == c.Config.CertFile {
 				return ErrRenewed // what is open is open as who we were
 			}
@@ -245,14 +245,14 @@ func (k *Keeper) Rotate(ctx context.Context, c *client.Client, wanted func() cer
 			return e
 		}
 		if w.News(err) {
-			k.log.Warn("no new certificate; trying again", "file", want.file, "err", err)
+			k.log.Warn("cannot renew the certificate; retrying", "file", want.file, "err", err)
 		}
 		client.Pause(ctx, w.Next(), nil)
 	}
 	return nil
 }
 
-var errOtherNames = errors.New("the certificate that was signed is for other names, or ends at once")
+var errOtherNames = errors.New("the signed certificate has other names, or expires immediately")
 
 // obtain asks for a certificate, waits for it, and stores it with its key. A request that was made before and is not
 // answered yet is the same request: its key is kept until then.
@@ -271,7 +271,7 @@ func (k *Keeper) obtain(ctx context.Context, c *client.Client, want certificate)
 	to := client.Request{API: client.CertificatesAPI, Resource: "certificatesigningrequests"}
 	err = c.Do(ctx, to.With(http.MethodPost, csr))
 	if err != nil && !client.IsConflict(err) {
-		return fmt.Errorf("ask for a certificate: %w", err)
+		return fmt.Errorf("request a certificate: %w", err)
 	}
 	to.Name, to.Into = csr.Name, &got
 	w := &client.Waits{First: min(answerEvery, k.cfg.FirstWait), Last: lastAnswer}
@@ -281,7 +281,7 @@ func (k *Keeper) obtain(ctx context.Context, c *client.Client, want certificate)
 			return ctx.Err()
 		}
 		if time.Now().After(end) {
-			return errors.Join(fmt.Errorf("nobody has signed the certificate signing request %s: see `kubectl certificate approve`", csr.Name), os.Remove(kept))
+			return errors.Join(fmt.Errorf("the certificate signing request %s is not signed yet: see `kubectl certificate approve`", csr.Name), os.Remove(kept))
 		}
 		got = certificatesv1.CertificateSigningRequest{}
 		err := c.Do(ctx, to.With(http.MethodGet, nil))
@@ -318,7 +318,7 @@ func usable(cert, key []byte) error {
 		return err
 	}
 	if time.Now().After(pair.Leaf.NotAfter) {
-		return fmt.Errorf("it has ended on %v", pair.Leaf.NotAfter)
+		return fmt.Errorf("it expired on %v", pair.Leaf.NotAfter)
 	}
 	return nil
 }
@@ -372,4 +372,4 @@ func (k *Keeper) signingRequest(key *ecdsa.PrivateKey, want certificate) (*certi
 }
 
 // ErrRenewed ends a session because the client certificate is another one now.
-var ErrRenewed = errors.New("there is a new client certificate")
+var ErrRenewed = errors.New("renewed the client certificate")

@@ -109,7 +109,7 @@ func (f *filter) entry(hdr *tar.Header, content io.Reader) error {
 
 func readJSON(hdr *tar.Header, content io.Reader) ([]byte, error) {
 	if hdr.Size > MaxMetadata {
-		return nil, fmt.Errorf("%q has %d bytes, of which %d are allowed: %w", hdr.Name, hdr.Size, MaxMetadata, errdefs.ErrResourceExhausted)
+		return nil, fmt.Errorf("%q has %d bytes, the limit is %d: %w", hdr.Name, hdr.Size, MaxMetadata, errdefs.ErrResourceExhausted)
 	}
 	text, err := io.ReadAll(content)
 	if err != nil {

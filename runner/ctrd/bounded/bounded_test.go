@@ -157,7 +157,7 @@ func TestArchivesAreLimited(t *testing.T) {
 		{"a directory more", tarOf(t, append(many[1:], tar.Header{Typeflag: tar.TypeDir, Name: "d/"})...), ""},
 		{"more files", tarOf(t, many...), "more than 10000 files"},
 		{"JSON of many values", tarOf(t, file("./manifest.json", maxValues+1)), "more than 50000 values"},
-		{"large JSON", tarOf(t, file("oci-layout", MaxMetadata+1)), "bytes, of which"},
+		{"large JSON", tarOf(t, file("oci-layout", MaxMetadata+1)), "bytes, the limit is"},
 		{"a blob of many values", tarOf(t, file("blobs/sha256/x", maxValues+1)), ""},
 		{"a hole", sparse(1 << 20), ""},
 		{"a larger hole", sparse(maxArchive - 1), "too many for its size"},

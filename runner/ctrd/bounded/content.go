@@ -85,7 +85,7 @@ func Check(ctx context.Context, p content.Provider, d ocispec.Descriptor) error 
 func check(r content.ReaderAt, d ocispec.Descriptor) error {
 	size := r.Size()
 	if size > MaxMetadata {
-		return fmt.Errorf("%s has %d bytes, of which %d are allowed in a manifest or config: %w", d.Digest, size, MaxMetadata, errdefs.ErrResourceExhausted)
+		return fmt.Errorf("%s has %d bytes, the limit of a manifest or config is %d: %w", d.Digest, size, MaxMetadata, errdefs.ErrResourceExhausted)
 	}
 	if size <= fewBytes {
 		return nil

@@ -115,10 +115,10 @@ func (d Disk) check(least Room) (left int64, err error) {
 		return 0, nil //nolint:nilerr // the writer reports the error
 	}
 	if free.Bytes < least.Bytes {
-		return 0, fmt.Errorf("%w: %d MiB are free at %s, and %d must stay so: %w", ErrFull, free.Bytes>>20, d.Dir, least.Bytes>>20, errdefs.ErrResourceExhausted)
+		return 0, fmt.Errorf("%w: %d MiB are free at %s, and %d must remain free: %w", ErrFull, free.Bytes>>20, d.Dir, least.Bytes>>20, errdefs.ErrResourceExhausted)
 	}
 	if size.Inodes > 0 && free.Inodes < least.Inodes { // 0: the file system has no fixed number
-		return 0, fmt.Errorf("%w: %d inodes are free at %s, and %d must stay so: %w", ErrFull, free.Inodes, d.Dir, least.Inodes, errdefs.ErrResourceExhausted)
+		return 0, fmt.Errorf("%w: %d inodes are free at %s, and %d must remain free: %w", ErrFull, free.Inodes, d.Dir, least.Inodes, errdefs.ErrResourceExhausted)
 	}
 	return free.Bytes - least.Bytes, nil
 }

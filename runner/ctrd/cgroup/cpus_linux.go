@@ -91,7 +91,7 @@ func (r *Pods) AssignCPUs(id string, sb *record.Sandbox, pod *corev1.Pod, contai
 	} else {
 		var ok bool
 		if set, ok = cpuset.Pick(c.topology, free, n); !ok {
-			return nil, nil, fmt.Errorf("%w: %d are wanted, %q are left", ErrNoCPUs, n, free.String())
+			return nil, nil, fmt.Errorf("%w: %d are requested, %q are available", ErrNoCPUs, n, free.String())
 		}
 	}
 	c.pending[id] = set

@@ -172,7 +172,7 @@ func (r *Pods) WidenPod(sb *record.Sandbox, pod *manifests.Pod) error {
 func (r *Pods) resizeContainer(ctx context.Context, rec *record.Container, pod *corev1.Pod) error {
 	own := exclusive(rec)
 	if n := limits.WholeCPUs(pod, rec.Meta.Name); r.Host.Enforce.StaticCPUs && n != len(own) {
-		return fmt.Errorf("it has %d processors for itself, which cannot be changed while it runs: set resizePolicy RestartContainer for cpu", len(own))
+		return fmt.Errorf("it has %d exclusive processors, which cannot be changed while it runs: set resizePolicy RestartContainer for cpu", len(own))
 	}
 	in := spec.Input{Pod: pod, Container: rec.Meta.Name, Host: r.Host}
 	in.CPUs, in.ExclusiveCPUs = r.CpusOf(own)

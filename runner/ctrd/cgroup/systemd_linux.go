@@ -34,7 +34,7 @@ const (
 )
 
 // errNoSystemd reports that systemd is not process 1.
-var errNoSystemd = errors.New("cgroupDriver systemd: systemd does not run here")
+var errNoSystemd = errors.New("cgroupDriver systemd: systemd is not running")
 
 func newSystemd(unified bool) (*systemd, error) {
 	if _, err := os.Stat("/run/systemd/system"); err != nil {

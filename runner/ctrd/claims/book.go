@@ -67,7 +67,7 @@ func OpenBook(dir string, inUse func(claim string) bool) (*Book, error) {
 	}
 	if err != nil {
 		b.entries = map[string]Entry{}
-		return b, errors.Join(fmt.Errorf("which claim has which volume is not known: %s: %w", path, err), atomicfile.SetAside(path, path+".broken"))
+		return b, errors.Join(fmt.Errorf("read the volumes of claims: %s: %w", path, err), atomicfile.SetAside(path, path+".broken"))
 	}
 	return b, nil
 }

@@ -41,7 +41,7 @@ func Choose(q Request) (string, error) {
 	if name := q.Claim.Spec.VolumeName; name != "" {
 		v := q.volume(name)
 		if v == nil {
-			return "", fmt.Errorf("there is no PersistentVolume %q, which the claim names", name)
+			return "", fmt.Errorf("PersistentVolume %q, which the claim names, does not exist", name)
 		}
 		if owner := q.owner(v); owner != "" && owner != Key(q.Claim) {
 			return "", fmt.Errorf("PersistentVolume %q, which the claim names, belongs to claim %s", name, owner)
@@ -82,7 +82,7 @@ func (q Request) explicit() string {
 	return ""
 }
 
-// Unmountable returns the volume that the objects give to the claim if it is of a kind that cannot be mounted here; else "".
+// Unmountable returns the volume that the objects give to the claim if its type cannot be mounted here; else "".
 func (q Request) Unmountable() string {
 	if v := q.volume(q.explicit()); v != nil && !manifests.Mountable(v) {
 		return v.Name
@@ -143,7 +143,7 @@ func (q Request) smallest() *corev1.PersistentVolume {
 }
 
 // unmountable is the error for volumes of CSI drivers and clouds.
-const unmountable = "it is of a kind that cannot be mounted here (hostPath, local, nfs and iscsi can)"
+const unmountable = "its type cannot be mounted here; hostPath, local, nfs and iscsi can"
 
 // mismatch returns what the claim requires and a volume lacks.
 func (q Request) mismatch(v *corev1.PersistentVolume) string {
@@ -159,7 +159,7 @@ func (q Request) mismatch(v *corev1.PersistentVolume) string {
 	case manifests.VolumeClass(v) != class:
 		return fmt.Sprintf("its storageClassName is %q", manifests.VolumeClass(v))
 	case !selects(c.Spec.Selector, v.Labels):
-		return "the claim's selector does not select it"
+		return "the claim's selector does not match it"
 	}
 	for _, m := range c.Spec.AccessModes {
 		if !slices.Contains(v.Spec.AccessModes, m) {
@@ -202,22 +202,22 @@ func (q Request) provisionable() error {
 		if closest := q.closest(); closest != "" {
 			text += " (" + closest + ")"
 		}
-		return fmt.Errorf("%s, and none is made: %s", text, why)
+		return fmt.Errorf("%s, and none is created: %s", text, why)
 	}
 	doc := q.storageClass()
 	switch {
 	case volumeMode(q.Claim.Spec.VolumeMode) == corev1.PersistentVolumeBlock:
-		return none("block devices are not made here")
+		return none("block devices are not created here")
 	case q.Claim.Spec.Selector != nil:
 		return none("the claim has a selector")
 	case named && name == "":
-		return none(`storageClassName "" asks for a PersistentVolume that is there`)
+		return none(`storageClassName "" requires an existing PersistentVolume`)
 	case doc != nil && doc.Provisioner == manifests.NoProvisioner:
 		return none(fmt.Sprintf("StorageClass %q has no provisioner", name))
 	case doc == nil && name != "" && slices.ContainsFunc(q.Refs.Volumes, func(v *corev1.PersistentVolume) bool {
 		return manifests.Mountable(v) && manifests.VolumeClass(v) == name
 	}):
-		return none(fmt.Sprintf("class %q is one of PersistentVolumes", name))
+		return none(fmt.Sprintf("class %q only has existing PersistentVolumes", name))
 	}
 	return nil
 }

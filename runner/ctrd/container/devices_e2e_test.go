@@ -99,7 +99,7 @@ func TestDevicesByNumberBelongToOneContainer(t *testing.T) {
 	a.Stop(t)
 	*a = *w.Open(t) // who has what is on the records
 	var step *runner.StepError
-	if err := ctrdtest.StartPod(t.Context(), a, third); !errors.As(err, &step) || step.Reason != runner.ReasonCreateContainerConfigError || !strings.Contains(err.Error(), "1 devices example.com/dev are wanted, 0 are free") {
+	if err := ctrdtest.StartPod(t.Context(), a, third); !errors.As(err, &step) || step.Reason != runner.ReasonCreateContainerConfigError || !strings.Contains(err.Error(), "1 devices example.com/dev are requested, 0 are free") {
 		t.Errorf("a third pod: %v", err)
 	}
 	// A new instance of a container does not wait for its own old one.

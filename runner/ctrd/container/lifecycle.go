@@ -92,7 +92,7 @@ func (r *Lifecycle) recordStopping(ctx context.Context, rec *record.Container, c
 		return rec, nil
 	}
 	next, err := r.Records.UpdateContainer(ctx, rec, func(l *record.ContainerMeta) { l.StoppingAt, l.StopCause = time.Now().UTC().Round(0), cause })
-	return next, fault.Wrap("record the end's beginning", fault.IgnoreNotFound(err))
+	return next, fault.Wrap("record that it is stopping", fault.IgnoreNotFound(err))
 }
 
 // RecordHealth records the results of a container's probes.

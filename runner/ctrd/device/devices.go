@@ -94,7 +94,7 @@ func (r *CDI) CheckDevices(pod *corev1.Pod, c *corev1.Container) error {
 	}
 	for _, kind := range slices.Sorted(maps.Keys(w.counts)) {
 		if has := int64(len(ofKind(cache, kind))); has < w.counts[kind] {
-			errs = append(errs, fmt.Errorf("%d devices %s are wanted, the CDI specs in %s have %d", w.counts[kind], kind, strings.Join(r.CDIDirs, ", "), has))
+			errs = append(errs, fmt.Errorf("%d devices %s are requested, the CDI specs in %s have %d", w.counts[kind], kind, strings.Join(r.CDIDirs, ", "), has))
 		}
 	}
 	return errors.Join(errs...)
@@ -162,7 +162,7 @@ func (r *CDI) promise(rec *record.Container, cache *cdi.Cache, counts map[string
 	for _, kind := range slices.Sorted(maps.Keys(counts)) {
 		free := slices.DeleteFunc(ofKind(cache, kind), func(d string) bool { return taken[d] })
 		if int64(len(free)) < counts[kind] {
-			return nil, fmt.Errorf("%d devices %s are wanted, %d are free", counts[kind], kind, len(free))
+			return nil, fmt.Errorf("%d devices %s are requested, %d are free", counts[kind], kind, len(free))
 		}
 		own = append(own, free[:counts[kind]]...)
 	}

@@ -60,7 +60,7 @@ func TestCheckDevices(t *testing.T) {
 	}{
 		{name: "none"},
 		{name: "all of a kind", count: 2},
-		{name: "too many", count: 3, err: "3 devices example.com/dev are wanted, the CDI specs in"},
+		{name: "too many", count: 3, err: "3 devices example.com/dev are requested, the CDI specs in"},
 		{name: "by name", annotation: "example.com/dev=1"},
 		{name: "an unknown name", annotation: "example.com/dev=7", err: "has device example.com/dev=7"},
 		{name: "no name", annotation: "nonsense", err: "nonsense"},

@@ -178,7 +178,7 @@ func (i *instance) open(ctx context.Context, cfg Config) error {
 		return err
 	}
 	if err := cfg.Guard.Watch(); err != nil {
-		cfg.Log.Warn("no copies of the databases are kept", "err", err)
+		cfg.Log.Warn("databases are not backed up", "err", err)
 	}
 	i.client, err = l.client()
 	if err != nil {
@@ -215,7 +215,7 @@ func cleanBundles(cfg Config) {
 				err = os.RemoveAll(dir)
 			}
 			if err != nil {
-				cfg.Log.Warn("the bundle of a container that is gone stays", "directory", dir, "err", err)
+				cfg.Log.Warn("the bundle of a removed container is left", "directory", dir, "err", err)
 			}
 		}
 	}

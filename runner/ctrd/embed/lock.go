@@ -24,7 +24,7 @@ func lockDir(dir string) (*os.File, error) {
 		if !errors.Is(err, unix.EWOULDBLOCK) {
 			return nil, fmt.Errorf("lock %s: %w", path, err)
 		}
-		return nil, fmt.Errorf("%s is in use by another monopod%s; give this one other directories", dir, holder(f))
+		return nil, fmt.Errorf("%s is in use by another monopod%s; set other directories for this one", dir, holder(f))
 	}
 	// For the error message of a second process; the lock does not depend on it.
 	if err := f.Truncate(0); err == nil {

@@ -50,9 +50,9 @@ func sysctlSettings(ns Set) ([]setting, error) {
 		case flag == 0 || strings.Contains(path, ".."):
 			return nil, fmt.Errorf("sysctl %s is not part of a network or ipc namespace", path)
 		case flag == unix.CLONE_NEWNET && !ns.Net:
-			return nil, fmt.Errorf("sysctl %s needs a network namespace of the pod's own", path)
+			return nil, fmt.Errorf("sysctl %s requires a network namespace of the pod", path)
 		case flag == unix.CLONE_NEWIPC && !ns.IPC:
-			return nil, fmt.Errorf("sysctl %s needs an ipc namespace of the pod's own", path)
+			return nil, fmt.Errorf("sysctl %s requires an ipc namespace of the pod", path)
 		}
 		settings = append(settings, setting{path: path, value: v, flag: flag})
 	}

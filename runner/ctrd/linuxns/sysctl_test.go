@@ -29,8 +29,8 @@ func TestSysctlSettings(t *testing.T) {
 		{name: "one of the host", ns: all, sysctls: map[string]string{"vm.swappiness": "1"}, err: "vm/swappiness is not part"},
 		{name: "the host name is no sysctl", ns: all, sysctls: map[string]string{"kernel.hostname": "x"}, err: "not part"},
 		{name: "a way out", ns: all, sysctls: map[string]string{"net/../vm/swappiness": "1"}, err: "not part"},
-		{name: "net without a namespace", ns: Set{IPC: true}, sysctls: map[string]string{"net.ipv4.tcp_syncookies": "1"}, err: "needs a network namespace"},
-		{name: "ipc without a namespace", ns: Set{Net: true}, sysctls: map[string]string{"kernel.sem": "1"}, err: "needs an ipc namespace"},
+		{name: "net without a namespace", ns: Set{IPC: true}, sysctls: map[string]string{"net.ipv4.tcp_syncookies": "1"}, err: "requires a network namespace"},
+		{name: "ipc without a namespace", ns: Set{Net: true}, sysctls: map[string]string{"kernel.sem": "1"}, err: "requires an ipc namespace"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -181,7 +181,7 @@ func (c *Collector) journal(dir, logPath string) *journal {
 		return nil
 	}
 	if err := j.settle(logPath); err != nil {
-		c.log.Warn("lines may come twice in log file", "path", logPath, "err", err)
+		c.log.Warn("lines may be duplicated in log file", "path", logPath, "err", err)
 	}
 	return j
 }

@@ -49,7 +49,7 @@ func (c *Collector) Recover() error {
 func (c *Collector) recoverOne(e fs.DirEntry) error {
 	id := e.Name()
 	if !e.IsDir() {
-		return errors.New("it is no directory and left alone")
+		return errors.New("it is not a directory and is left alone")
 	}
 	dir := filepath.Join(c.dir, id)
 	b, err := atomicfile.Read(filepath.Join(dir, metaName), maxMeta)

@@ -14,7 +14,7 @@ import (
 const tapRoom = 1 << 20
 
 // ErrBehind ends a tap whose reader was too slow. The log contains the missed output.
-var ErrBehind = errors.New("the output came faster than it was read; the log has all of it")
+var ErrBehind = errors.New("the output came faster than it was read; see the log for the rest")
 
 // Tap receives the live output of a container. Neither the container nor its log wait for it: a tap that cannot keep up is ended.
 type Tap struct {

@@ -145,10 +145,10 @@ func (k *keeper) reclaim() (left int64) {
 	}
 	if left = sum - n.Bytes; n.Files < len(gone) && left > k.limits.Total {
 		k.stuck.Store(left + k.limits.Total/10)
-		k.log.Warn("all logs together are too large, and not all that is too much can be removed", "bytes", left, "limit", k.limits.Total)
+		k.log.Warn("the total size of logs exceeds its limit, and not enough can be removed", "bytes", left, "limit", k.limits.Total)
 	}
 	if n.Files > 0 {
-		k.log.Info("old logs are removed: all logs together are too large", "files", n.Files, "bytes", n.Bytes, "had", sum, "limit", k.limits.Total)
+		k.log.Info("removing old logs: their total size exceeds its limit", "files", n.Files, "bytes", n.Bytes, "had", sum, "limit", k.limits.Total)
 		k.notice(n)
 	}
 	return left

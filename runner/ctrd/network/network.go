@@ -213,7 +213,7 @@ func (n *Network) chooseBridge(cidrs []netip.Prefix) (bridge.Spec, error) {
 	}
 	stored, err := atomicfile.Read(n.ownConfPath(), atomicfile.MaxState)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		n.cfg.Log.Warn("the network configuration of the last run cannot be read and is written again", "err", err)
+		n.cfg.Log.Warn("the network configuration of the last run cannot be read and is rewritten", "err", err)
 	}
 	c := bridge.Choice{CIDRs: cidrs, Configured: n.cfg.Bridge, Stored: storedBridge(stored, cidrs), Owner: bridgeAlias(n.cfg.DataDir)}
 	for _, name := range c.Outdated(facts) {
@@ -227,7 +227,7 @@ func (n *Network) chooseBridge(cidrs []netip.Prefix) (bridge.Spec, error) {
 		return bridge.Spec{}, err
 	}
 	if err != nil {
-		n.cfg.Log.Warn("the pods' subnet is used twice; it is kept because pods run on it", "err", err)
+		n.cfg.Log.Warn("the subnet of the pods overlaps another one; it is kept because pods use it", "err", err)
 	}
 	return bridge.Spec{Name: name, Alias: c.Owner, MTU: facts.MTU, CIDRs: cidrs}, nil
 }

@@ -76,7 +76,7 @@ func (r *Notices) LogNotice(n logs.Notice) {
 	}
 	if n.Kind == logs.Trimmed {
 		r.Recorder.Event(r.nodeRef(), corev1.EventTypeNormal, EventLogsTrimmed,
-			fmt.Sprintf("%d log files (%d bytes) were removed: all logs together are larger than podLogsMaxSize allows", n.Files, n.Bytes))
+			fmt.Sprintf("%d log files (%d bytes) were removed: the total size of logs exceeds podLogsMaxSize", n.Files, n.Bytes))
 		return
 	}
 	rec := r.Index.Container(n.Container)

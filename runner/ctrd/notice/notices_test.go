@@ -68,7 +68,7 @@ func TestEvents(t *testing.T) {
 		"output of a removed container": {func(r *Notices) { r.LogNotice(logs.Notice{Kind: logs.Resumed, Container: "gone"}) }, nil},
 		"removed logs": {
 			func(r *Notices) { r.LogNotice(logs.Notice{Kind: logs.Trimmed, Files: 2, Bytes: 9}) },
-			[]string{"Node node  Normal LogsTrimmed: 2 log files (9 bytes) were removed: all logs together are larger than podLogsMaxSize allows"},
+			[]string{"Node node  Normal LogsTrimmed: 2 log files (9 bytes) were removed: the total size of logs exceeds podLogsMaxSize"},
 		},
 		"a repaired image": {
 			func(r *Notices) { r.DamageNotice("app", "a blob", nil) },

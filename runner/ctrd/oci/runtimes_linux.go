@@ -109,7 +109,7 @@ func (r *Runtimes) mapsUsers(ctx context.Context, rt Runtime) error {
 	case err != nil:
 		return fmt.Errorf("%s, %w", noUserNamespace, err)
 	case !f.mapsIDs:
-		return fmt.Errorf("%s, runtime does not support user namespaces: %s has no id-mapped mounts; runc has them from 1.2 on", noUserNamespace, rt.Path)
+		return fmt.Errorf("%s, runtime does not support user namespaces: %s has no id-mapped mounts; runc supports them since 1.2", noUserNamespace, rt.Path)
 	}
 	return nil
 }

@@ -25,7 +25,7 @@ const dialTimeout = 30 * time.Second
 func (r *Processes) Dial(ctx context.Context, key manifests.Key, port int) (net.Conn, error) {
 	rec := r.Index.Sandbox(key)
 	if rec == nil {
-		return nil, fmt.Errorf("pod %s does not run", key)
+		return nil, fmt.Errorf("pod %s is not running", key)
 	}
 	netns := ""
 	if !rec.Pod.Object.Spec.HostNetwork {

@@ -33,7 +33,7 @@ func (r *Processes) Root(ctx context.Context, key manifests.Key, id string) (*os
 		return nil, tree.User{}, err
 	}
 	if t == nil || record.StatusOf(t) != task.Status_RUNNING {
-		return nil, tree.User{}, fmt.Errorf("container %s of pod %s does not run", rec.Meta.Name, key)
+		return nil, tree.User{}, fmt.Errorf("container %s of pod %s is not running", rec.Meta.Name, key)
 	}
 	s, err := r.Records.SpecOf(ctx, rec.ID)
 	if err != nil {
@@ -67,7 +67,7 @@ func rootOf(pid int, container string) (*os.File, error) {
 		b, err = io.ReadAll(cgroup)
 		_ = cgroup.Close()
 		if err == nil && !inCgroup(string(b), container) {
-			err = errors.New("the container has ended")
+			err = errors.New("the container has exited")
 		}
 	}
 	if err != nil {

@@ -40,7 +40,7 @@ func TestWhoWritesFilesInAContainer(t *testing.T) {
 
 func TestAProcessThatIsNotOfTheContainerHasNoFilesOfIt(t *testing.T) {
 	t.Parallel()
-	if f, err := rootOf(os.Getpid(), "c1"); err == nil || !strings.Contains(err.Error(), "has ended") {
+	if f, err := rootOf(os.Getpid(), "c1"); err == nil || !strings.Contains(err.Error(), "has exited") {
 		t.Errorf("%v, %v", f, err)
 	}
 	if f, err := rootOf(1<<30, "c1"); err == nil {

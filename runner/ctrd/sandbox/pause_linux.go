@@ -202,7 +202,7 @@ func readPid(path string) (int, error) {
 	}
 	pid, err := strconv.Atoi(strings.TrimSpace(string(b)))
 	if err == nil && pid <= 0 {
-		err = fmt.Errorf("%s holds no pid", path)
+		err = fmt.Errorf("%s contains no pid", path)
 	}
 	return pid, err
 }

@@ -232,7 +232,7 @@ func (r *Network) WaitNetwork(ctx context.Context, id string) error {
 	}
 	n := r.Adds.get(id)
 	if n == nil {
-		return fault.Step(runner.ReasonCreatePodSandboxError, errors.New("the network set-up was cut off and must be repeated"))
+		return fault.Step(runner.ReasonCreatePodSandboxError, errors.New("the network setup was interrupted and must be repeated"))
 	}
 	return networkError(n.wait(ctx))
 }

@@ -146,7 +146,7 @@ func (r *Storage) pinClaim(pod *corev1.Pod, refs *manifests.Refs, c *volumeplan.
 		return s, unbound(err)
 	}
 	if v := q.Unmountable(); v != "" {
-		r.Log.Warn("a claim keeps the storage that it has: its PersistentVolume cannot be mounted here", "claim", claims.Key(q.Claim), "persistentvolume", v)
+		r.Log.Warn("a claim keeps its current storage: its PersistentVolume cannot be mounted here", "claim", claims.Key(q.Claim), "persistentvolume", v)
 	}
 	if s, err = r.storageOf(pod, q, e); err != nil {
 		return s, unbound(err)

@@ -76,7 +76,7 @@ func TestClaimsGetTheVolumesThatFit(t *testing.T) {
 	s.Play(small, big, medium, ctrdtest.Claim("a", class), use("a"), ctrdtest.Claim("b", class), use("b"))
 	s.WaitOutput("b", "ready")
 	s.Play(small, big, medium, ctrdtest.Claim("a", class), use("a"), ctrdtest.Claim("b", class), use("b"), ctrdtest.Claim("c", class), use("c"))
-	s.Waits("c", `class "disks" is one of PersistentVolumes`)
+	s.Waits("c", `class "disks" only has existing PersistentVolumes`)
 	s.Clear()
 	s = w.Again(s, func() {})
 	s.Play(exact, small, big, medium, ctrdtest.Claim("c", class), use("c"), ctrdtest.Claim("b", class), use("b"), ctrdtest.Claim("a", class), use("a"))

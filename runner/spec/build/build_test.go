@@ -78,7 +78,7 @@ func TestBuildRefuses(t *testing.T) {
 		{
 			name: "a capability that monopod does not have",
 			pod:  context(corev1.SecurityContext{Capabilities: &corev1.Capabilities{Add: []corev1.Capability{"SYS_RESOURCE"}}}),
-			want: "securityContext.capabilities.add: monopod does not have CAP_SYS_RESOURCE on this machine and cannot give it",
+			want: "securityContext.capabilities.add: monopod does not have CAP_SYS_RESOURCE on this machine and cannot grant it",
 		},
 		{
 			name: "a capability to drop with a typo",

@@ -51,7 +51,7 @@ func capabilities(available []string, sec security) ([]string, error) {
 		switch {
 		case c == capPrefix+"ALL" || slices.Contains(caps, c):
 		case !slices.Contains(available, c):
-			return nil, fmt.Errorf("securityContext.capabilities.add: monopod does not have %s on this machine and cannot give it", c)
+			return nil, fmt.Errorf("securityContext.capabilities.add: monopod does not have %s on this machine and cannot grant it", c)
 		default:
 			caps = append(caps, c)
 		}

@@ -98,7 +98,7 @@ func (p *envParser) next() (name, value string, err error) {
 		case name == "":
 			return "", "", errors.New("no name before '='")
 		case strings.TrimRight(name, blanks) != name:
-			return "", "", errors.New("a blank before '='")
+			return "", "", errors.New("a space before '='")
 		case text != "" && strings.ContainsRune(blanks, rune(text[0])):
 			return name, "", nil
 		}

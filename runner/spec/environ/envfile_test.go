@@ -31,7 +31,7 @@ func TestVariablesOfAFile(t *testing.T) {
 		{name: "double quotes", text: "K=\"v\"\n", err: "line 1: the value is not in single quotes"},
 		{name: "two quotes", text: "K='v''w'\n", err: "line 1: something follows the closing quote"},
 		{name: "an open quote", text: "A='1'\nK='v\nw\n", err: "line 2: the quote is not closed"},
-		{name: "a blank before =", text: "K ='v'\n", err: "line 1: a blank before '='"},
+		{name: "a blank before =", text: "K ='v'\n", err: "line 1: a space before '='"},
 		{name: "no name", text: "='v'\n", err: "line 1: no name before '='"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -100,9 +100,9 @@ func readMeta(r io.ReaderAt, at int64) (Head, error) {
 	}
 	switch {
 	case order.Uint32(m) != magic || order.Uint32(m[4:]) != version:
-		return Head{}, damage("meta page %d is none", at)
+		return Head{}, damage("meta page %d is not valid", at)
 	case order.Uint64(m[56:]) != sum.Sum64():
-		return Head{}, damage("meta page %d has another checksum", at)
+		return Head{}, damage("the checksum of meta page %d does not match", at)
 	case h.PageSize < minPage || h.PageSize > maxPage || h.PageSize&(h.PageSize-1) != 0:
 		return Head{}, damage("pages of %d bytes", h.PageSize)
 	}
@@ -113,7 +113,7 @@ func readMeta(r io.ReaderAt, at int64) (Head, error) {
 const copyTries = 100
 
 // ErrBusy reports a database that was modified all the time.
-var ErrBusy = errors.New("the database is written to all the time")
+var ErrBusy = errors.New("the database is written continuously")
 
 // Copy writes the state of a database after one of its transactions to w, and returns its head. Transactions may be committed meanwhile. bbolt
 // never overwrites a page of the last transaction, and writes the meta page last, so all data that was read between two equal meta pages is

@@ -69,7 +69,7 @@ type page struct {
 // read reads a page that is not referenced elsewhere.
 func (c *checker) read(id uint64) (page, error) {
 	if id < 2 || id >= c.head.Pages {
-		return page{}, damage("page %d of %d is referred to", id, c.head.Pages)
+		return page{}, damage("page %d of %d is referenced", id, c.head.Pages)
 	}
 	at, size := int64(id)*int64(c.head.PageSize), c.head.PageSize
 	data := make([]byte, size)
@@ -80,13 +80,13 @@ func (c *checker) read(id uint64) (page, error) {
 	overflow := uint64(binary.NativeEndian.Uint32(data[12:]))
 	switch {
 	case p.id != id:
-		return page{}, damage("page %d says that it is page %d", id, p.id)
+		return page{}, damage("page %d has the number %d", id, p.id)
 	case overflow >= c.head.Pages-id || (overflow+1)*uint64(size) > maxNode:
-		return page{}, damage("page %d goes on for %d pages", id, overflow)
+		return page{}, damage("page %d spans %d pages", id, overflow)
 	}
 	for i := id; i <= id+overflow; i++ {
 		if c.mark(i) {
-			return page{}, damage("page %d is referred to twice", i)
+			return page{}, damage("page %d is referenced twice", i)
 		}
 	}
 	if overflow > 0 {
@@ -270,17 +270,17 @@ func (c *checker) freelist(id uint64) error {
 		return err
 	}
 	if p.flags != freelistFlag {
-		return damage("page %d is no list of free pages", id)
+		return damage("page %d is not a list of free pages", id)
 	}
 	ids, n := p.data[pageHeader:], uint64(p.count)
 	if p.count == 0xFFFF { // the number is the first of them
 		if len(ids) < 8 {
-			return damage("the list of free pages is cut off")
+			return damage("the list of free pages is truncated")
 		}
 		n, ids = binary.NativeEndian.Uint64(ids), ids[8:]
 	}
 	if n > uint64(len(ids)/8) {
-		return damage("the list of free pages is cut off")
+		return damage("the list of free pages is truncated")
 	}
 	for i := range n {
 		free := binary.NativeEndian.Uint64(ids[i*8:])

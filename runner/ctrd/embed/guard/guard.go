@@ -55,7 +55,7 @@ func (r Repair) String() string {
 	case r.Copy != "":
 		text += "; it was replaced with " + r.Copy + ": containers that are newer are restarted, and images pulled again"
 	default:
-		text += "; there is no copy, it begins empty: images are imported or pulled again"
+		text += "; there is no copy, it starts empty: images are imported or pulled again"
 	}
 	if r.Aside != "" {
 		text += "; the damaged file is " + r.Aside

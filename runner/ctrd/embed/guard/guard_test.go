@@ -296,7 +296,7 @@ func TestAfterABootTheBackupCounts(t *testing.T) {
 		ok(t, os.WriteFile(path, []byte("garbage"), 0o600))
 	}
 	n.start()
-	if got := n.known(); got != "" || len(n.repairs) != 2 || n.repairs[0].Copy != "" || !strings.Contains(n.repairs[0].String(), "begins empty") {
+	if got := n.known(); got != "" || len(n.repairs) != 2 || n.repairs[0].Copy != "" || !strings.Contains(n.repairs[0].String(), "starts empty") {
 		t.Errorf("known %q, reported %v", got, n.repairs)
 	}
 	n.container("first", "")

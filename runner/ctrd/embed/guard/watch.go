@@ -118,7 +118,7 @@ func (g *Guard) reportOnce(err error, said string) (string, time.Time) {
 		return "", time.Time{}
 	}
 	if err.Error() != said {
-		g.cfg.Log.Warn("copy the databases of containerd; the copies of before are kept", "err", err)
+		g.cfg.Log.Warn("copy the databases of containerd; the previous copies are kept", "err", err)
 	}
 	return err.Error(), time.Now().Add(retryEvery)
 }

@@ -44,8 +44,8 @@ func TestPullErrorsAreClassified(t *testing.T) {
 		},
 		`failed to do request: Head "https://registry.example/v2/app/manifests/1": http: server gave HTTP response to HTTPS client`: {Kind: cause.RegistryNotTLS},
 		"no data from the registry for 5 minutes: context canceled":                                                                 {Kind: cause.ImageStalled},
-		"the disk is too full for it: 1100 MiB are free at /var/lib/monopod/containerd, and 1200 must stay so: resource exhausted": {
-			Kind: cause.NoSpace, Fault: cause.Reserved, Detail: "the disk is too full for it: 1100 MiB are free at /var/lib/monopod/containerd, and 1200 must stay so: resource exhausted",
+		"the disk is too full for it: 1100 MiB are free at /var/lib/monopod/containerd, and 1200 must remain free: resource exhausted": {
+			Kind: cause.NoSpace, Fault: cause.Reserved, Detail: "the disk is too full for it: 1100 MiB are free at /var/lib/monopod/containerd, and 1200 must remain free: resource exhausted",
 		},
 		"write /var/lib/monopod/x: no space left on device": {Kind: cause.NoSpace, Detail: "write /var/lib/monopod/x: no space left on device"},
 		"some unknown error":                           {Kind: cause.ImagePull},
@@ -74,7 +74,7 @@ func TestOtherImageErrorsAreClassified(t *testing.T) {
 		{runner.ReasonErrImageNeverPull, `Container image "app:1" is not present with pull policy of Never`, cause.ImageNeverPull},
 		{runner.ReasonInvalidImageName, `couldn't parse image name "A B": invalid reference format`, cause.ImageName},
 		{runner.ReasonImageInspectError, `inspect image "app:1": content digest sha256:00: not found`, cause.ImageBroken},
-		{runner.ReasonImageInspectError, `inspect image "app:1": the disk is too full for it: 10 MiB are free at /d, and 12 must stay so: resource exhausted`, cause.NoSpace},
+		{runner.ReasonImageInspectError, `inspect image "app:1": the disk is too full for it: 10 MiB are free at /d, and 12 must remain free: resource exhausted`, cause.NoSpace},
 		{runner.ReasonImageNotAllowed, "imagePolicy does not allow image app:1: no rule matches it", cause.ImageNotAllowed},
 		{runner.ReasonSignatureValidationFailed, `image "app:1": signature validation failed: app@sha256:1 has no signature`, cause.ImageUnsigned},
 	} {

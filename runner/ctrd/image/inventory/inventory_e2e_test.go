@@ -105,7 +105,7 @@ func TestCollectedImagesAreGoneFromTheDiskAndNeededOnesStay(t *testing.T) {
 	}
 	k.percent, k.blind = 99, errors.New("containerd is away")
 	if out, err := k.try(t, policy, 0); !errors.Is(err, k.blind) || len(out.Removed) != 0 || !slices.Equal(all, k.names(t)) {
-		t.Errorf("containers cannot be seen: %+v, %v", out, err)
+		t.Errorf("the runtime does not respond: %+v, %v", out, err)
 	}
 	k.blind, k.unknown = nil, errors.New("not all sources have been read")
 	if out, err := k.try(t, policy, 0); !errors.Is(err, k.unknown) || len(out.Removed) != 0 || !slices.Equal(all, k.names(t)) {

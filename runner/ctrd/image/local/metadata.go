@@ -26,7 +26,7 @@ func checkMetadata(d ocispec.Descriptor, children ...ocispec.Descriptor) error {
 }
 
 func tooLarge(what string, d ocispec.Descriptor) error {
-	return fmt.Errorf("%s %s of the image has %d bytes, of which %d are allowed: %w", what, d.Digest, d.Size, bounded.MaxMetadata, errdefs.ErrResourceExhausted)
+	return fmt.Errorf("%s %s of the image has %d bytes, the limit is %d: %w", what, d.Digest, d.Size, bounded.MaxMetadata, errdefs.ErrResourceExhausted)
 }
 
 // BoundedMetadata makes a pull fail before it fetches metadata that is too large to be read into memory.

@@ -71,7 +71,7 @@ func TestLargeManifestsAndConfigsAreNotRead(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			err := checkImage(t.Context(), store, tt.target)
-			if refused := err != nil && strings.Contains(err.Error(), "8388608 are allowed"); refused != tt.refused || err != nil && !refused {
+			if refused := err != nil && strings.Contains(err.Error(), "is 8388608"); refused != tt.refused || err != nil && !refused {
 				t.Errorf("checkImage: %v", err)
 			}
 			if name == "one that is called small" {

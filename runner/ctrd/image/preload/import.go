@@ -62,7 +62,7 @@ func (p *Preloader) importArchive(ctx context.Context, path string) (names []str
 		return names, err
 	}
 	if len(names) == 0 {
-		return nil, errors.New("it holds no image")
+		return nil, errors.New("it contains no image")
 	}
 	return names, nil
 }

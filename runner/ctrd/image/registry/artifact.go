@@ -126,7 +126,7 @@ func ReadBlob(ctx context.Context, f remotes.Fetcher, d ocispec.Descriptor, limi
 		return nil, Unfit("digest %q: %v", d.Digest, err)
 	}
 	if d.Size < 0 || d.Size > limit {
-		return nil, Unfit("%d bytes, of which %d are allowed; the limit is maxSize", d.Size, limit)
+		return nil, Unfit("%d bytes, more than maxSize (%d)", d.Size, limit)
 	}
 	r, err := f.Fetch(ctx, ocispec.Descriptor{MediaType: d.MediaType, Digest: d.Digest, Size: d.Size})
 	if err != nil {
@@ -138,9 +138,9 @@ func ReadBlob(ctx context.Context, f remotes.Fetcher, d ocispec.Descriptor, limi
 	case err != nil:
 		return nil, err
 	case int64(len(data)) != d.Size:
-		return nil, fmt.Errorf("%d bytes came of %d", len(data), d.Size)
+		return nil, fmt.Errorf("received %d bytes of %d", len(data), d.Size)
 	case d.Digest.Algorithm().FromBytes(data) != d.Digest:
-		return nil, Unfit("what came is not what its digest %s says", d.Digest)
+		return nil, Unfit("the content does not match its digest %s", d.Digest)
 	}
 	return data, nil
 }

@@ -46,7 +46,7 @@ func ParseSecret(s *corev1.Secret) ([]Login, error) {
 		err = json.Unmarshal(s.Data[corev1.DockerConfigKey], &entries)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("secret %s is no docker configuration", s.Name)
+		return nil, fmt.Errorf("secret %s is not a docker configuration", s.Name)
 	}
 	var logins []Login
 	for key, e := range entries {

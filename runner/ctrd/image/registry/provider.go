@@ -150,7 +150,7 @@ func readProviders(file string) (*providerConfig, error) {
 			errs = append(errs, fmt.Errorf("credential providers %s: providers[%d]: %w", file, i, err))
 		}
 		if seen[p.Name] {
-			errs = append(errs, fmt.Errorf("credential providers %s: providers[%d]: %s is there twice", file, i, p.Name))
+			errs = append(errs, fmt.Errorf("credential providers %s: providers[%d]: %s is listed twice", file, i, p.Name))
 		}
 		seen[p.Name] = true
 	}
@@ -222,9 +222,9 @@ func (ps *Providers) report(err error) {
 	switch {
 	case text == ps.lastError:
 	case err != nil:
-		ps.log.Warn("no credential provider is asked", "err", err)
+		ps.log.Warn("credential providers are disabled", "err", err)
 	default:
-		ps.log.Info("credential providers are asked again", "file", ps.file)
+		ps.log.Info("credential providers are enabled again", "file", ps.file)
 	}
 	ps.lastError = text
 }

@@ -230,7 +230,7 @@ func TestConfigurationsOfPluginsAreChecked(t *testing.T) {
 		"another document": {"apiVersion: v1\nkind: Secret\n", "it is a Secret of v1, not a CredentialProviderConfig"},
 		"unknown field":    {registrytest.ProvidersHead + registrytest.Entry("p", "r.io", ", matchImage: [x]"), "matchImage"},
 		"a path":           {registrytest.ProvidersHead + registrytest.Entry("../p", "r.io", ""), "is not the name of a program"},
-		"twice":            {registrytest.ProvidersHead + registrytest.Entry("p", "r.io", "") + registrytest.Entry("p", "s.io", ""), "p is there twice"},
+		"twice":            {registrytest.ProvidersHead + registrytest.Entry("p", "r.io", "") + registrytest.Entry("p", "s.io", ""), "p is listed twice"},
 		"old API":          {registrytest.ProvidersHead + "- {name: p, matchImages: [r.io], defaultCacheDuration: 1h, apiVersion: credentialprovider.kubelet.k8s.io/v1alpha1}\n", ""},
 		"unknown API":      {registrytest.ProvidersHead + "- {name: p, matchImages: [r.io], defaultCacheDuration: 1h, apiVersion: credentialprovider.kubelet.k8s.io/v2}\n", "/v2"},
 		"matches nothing":  {registrytest.ProvidersHead + "- {name: p, defaultCacheDuration: 1h, apiVersion: credentialprovider.kubelet.k8s.io/v1}\n", "matchImages is missing"},

@@ -91,11 +91,11 @@ func parseKey(text string) (signature.Verifier, []byte, error) {
 		return nil, nil, errors.New("not a public key in PEM (-----BEGIN PUBLIC KEY-----)")
 	}
 	if k, ok := key.(*rsa.PublicKey); ok && k.N.BitLen() < 2048 {
-		return nil, nil, fmt.Errorf("an RSA key of %d bits, of which 2048 are needed", k.N.BitLen())
+		return nil, nil, fmt.Errorf("an RSA key of %d bits, fewer than 2048", k.N.BitLen())
 	}
 	v, err := signature.LoadVerifier(key, crypto.SHA256)
 	if err != nil {
-		return nil, nil, fmt.Errorf("a key of the type %T, which signs no images: %w", key, err)
+		return nil, nil, fmt.Errorf("a key of type %T, which is not supported for images: %w", key, err)
 	}
 	return v, block.Bytes, nil
 }

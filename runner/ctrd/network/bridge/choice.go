@@ -43,11 +43,11 @@ func parseSubnet(s string) (netip.Prefix, error) {
 	p, err := netip.ParsePrefix(s)
 	switch {
 	case err != nil:
-		return p, fmt.Errorf("%q is no subnet such as 10.88.0.0/16", s)
+		return p, fmt.Errorf("%q is not a subnet such as 10.88.0.0/16", s)
 	case p.Addr().Is4In6():
 		return p, fmt.Errorf("%s: write it as an IPv4 subnet", s)
 	case p != p.Masked():
-		return p, fmt.Errorf("%s has bits set behind its prefix; did you mean %s", s, p.Masked())
+		return p, fmt.Errorf("%s has bits set after its prefix; did you mean %s", s, p.Masked())
 	case p.Addr().BitLen()-p.Bits() < 2:
 		return p, fmt.Errorf("%s is too small: it must hold a gateway and at least one pod", s)
 	case p.Bits() < 4 || p.Addr().IsUnspecified() || p.Addr().IsLoopback() || p.Addr().IsMulticast() || p.Addr().IsLinkLocalUnicast():
@@ -191,7 +191,7 @@ func (c Choice) usable(d device) bool { return c.unusable(d) == "" }
 func (c Choice) unusable(d device) string {
 	switch {
 	case !d.Bridge:
-		return "a device of that name exists and is no bridge"
+		return "a device of that name exists and is not a bridge"
 	case d.Alias != c.Owner && strings.HasPrefix(d.Alias, AliasPrefix):
 		return "it belongs to another monopod (" + strings.TrimPrefix(d.Alias, AliasPrefix) + ")"
 	case !c.holdsOnlyOurs(d):

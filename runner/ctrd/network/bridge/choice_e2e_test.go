@@ -120,7 +120,7 @@ func TestOverlapWithTheHostIsRefused(t *testing.T) {
 	defer netbed.Tool(t, "ip", "route", "del", "10.199.32.0/20")
 	for cidr, want := range map[string]string{
 		"10.199.40.0/24": "overlaps the route 10.199.32.0/20 by up0", "198.51.100.128/25": "overlaps the address 198.51.100.2/24 of up0",
-		"10.199.9.0/31": "too small", "10.199.9.1/24": "did you mean 10.199.9.0/24", "nonsense": "is no subnet",
+		"10.199.9.0/31": "too small", "10.199.9.1/24": "did you mean 10.199.9.0/24", "nonsense": "is not a subnet",
 	} {
 		err := netbed.New(t, cidr).Init(t.Context())
 		if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "podCIDR") {

@@ -310,7 +310,7 @@ func (s Spec) Observe() (repair.Bridge, error) {
 	alias := dev.Attrs().Alias
 	switch _, isBridge := dev.(*netlink.Bridge); {
 	case !isBridge:
-		b.Foreign = "a device of that name exists and is no bridge; remove it"
+		b.Foreign = "a device of that name exists and is not a bridge; remove it"
 		return b, nil
 	case alias != s.Alias && strings.HasPrefix(alias, AliasPrefix):
 		b.Foreign = "it belongs to another monopod (" + strings.TrimPrefix(alias, AliasPrefix) + ")"

@@ -82,7 +82,7 @@ func (e *HeldError) Error() string {
 	case e.Process.PID > 0:
 		return fmt.Sprintf("host port %s is taken by process %s (pid %d) of this machine, which listens on %s", e.Port, e.Process.Name, e.Process.PID, e.Process.Port)
 	}
-	return fmt.Sprintf("host port %s is taken: something on this machine listens on %s", e.Port, e.Process.Port)
+	return fmt.Sprintf("host port %s is taken: a process on this machine listens on %s", e.Port, e.Process.Port)
 }
 
 // Store is the claims of this machine, as seen by one monopod.
@@ -200,7 +200,7 @@ func (s *Store) Drop(sandbox string) error {
 		return nil
 	}
 	if err := os.Remove(s.path(sandbox)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("give up host ports: %w", err)
+		return fmt.Errorf("release host ports: %w", err)
 	}
 	return nil
 }

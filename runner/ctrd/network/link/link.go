@@ -72,7 +72,7 @@ func Connect(p Pod, bridge int) (Ends, error) {
 		}
 	}
 	if err != nil {
-		return Ends{}, fmt.Errorf("make veth pair %s: %w", p.Host, err)
+		return Ends{}, fmt.Errorf("create veth pair %s: %w", p.Host, err)
 	}
 	if err := errors.Join(netlink.LinkSetHairpin(veth, true), In(p.NetNS, p.configure)); err != nil {
 		return Ends{}, errors.Join(err, netlink.LinkDel(veth))
