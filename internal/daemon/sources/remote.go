@@ -52,7 +52,13 @@ func ociSource(cfg *config.Loaded, s *config.RemoteSource, ref string, log *slog
 }
 
 // imageRegistry fetches artifacts with the registry access of images: mirrors, credentials, certificates.
-type imageRegistry struct{ *registry.Artifacts }
+type imageRegistry struct{ artifacts }
+
+// artifacts is registry.Artifacts.
+type artifacts interface {
+	Fetch(ctx context.Context, reference, known string, limit int64) (*registry.Artifact, error)
+	Close()
+}
 
 // Artifact implements fetch.Registry.
 func (r imageRegistry) Artifact(ctx context.Context, reference, known string, limit int64) (*fetch.Artifact, error) {
