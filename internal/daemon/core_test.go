@@ -104,8 +104,9 @@ func TestTheRuntimeIsOpenedUntilItWorksAndWheneverItFails(t *testing.T) {
 		at(100*time.Millisecond, "containers cannot be seen now: the disk is full")
 		at(1800*time.Millisecond, "containers cannot be seen now: the containerd inside monopod is still starting")
 		at(3*time.Second, "web Running")
-		close(rt.fail)
-		rt.fail = make(chan struct{})
+		first := rt.fail
+		rt.fail = make(chan struct{}) // of the runtime that is opened next
+		close(first)
 		at(3*time.Second, "containers cannot be seen now: runtime: containerd is gone")
 		at(4*time.Second, "web Running")
 		if len(opened) != 4 || opened[1] != FirstReopen || opened[2] != 3*FirstReopen || opened[3] != 3*time.Second+FirstReopen {
