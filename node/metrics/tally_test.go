@@ -3,12 +3,19 @@ package metrics
 import (
 	"testing"
 	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"monopod/node/health"
 )
 
 // counts returns the counters of a tally with these names.
 func counts(t *testing.T, fill func(*Tally), names ...string) string {
 	t.Helper()
-	src, _ := sources(t)
+	src := Sources{
+		Tally: NewTally(), Checks: health.New(), Probes: func() []ProbeTotals { return nil },
+		Pods: func() []*corev1.Pod { return nil }, Inputs: func() map[[2]string]int { return nil },
+	}
 	fill(src.Tally)
 	return lines(t, src, PathMain, names...)
 }
