@@ -79,3 +79,22 @@ func TestFiftyAtOnceLeaveNothing(t *testing.T) {
 	t.Logf("50 Setups at once: %v, 50 Teardowns: %v", up, down)
 	b.Settles(t, before)
 }
+
+func TestBothAddressFamilies(t *testing.T) {
+	netbed.Tool(t, "ip6tables", "-P", "FORWARD", "DROP")
+	netbed.Outside(t)
+	b := netbed.New(t, "fd00:199:14::/64, 10.199.14.0/24").Start(t)
+	p := b.Pod(t, "a")
+	ips, err := b.Setup(t.Context(), p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(ips) != 2 || !strings.HasPrefix(ips[0], "10.199.14.") || !strings.HasPrefix(ips[1], "fd00:199:14::") {
+		t.Errorf("addresses %v", ips)
+	}
+	netbed.WantAnswer(t, p.NetNS, "tcp", netbed.OutsideAddr+":80", netbed.UplinkAddr)
+	netbed.WantAnswer(t, p.NetNS, "tcp", "[2001:db8::1]:80", "2001:db8::2")
+	if err := b.Teardown(t.Context(), p); err != nil {
+		t.Fatal(err)
+	}
+}
