@@ -77,8 +77,9 @@ func TestOnlyShimsWithoutAContainerAreKilled(t *testing.T) {
 
 func TestTheShimOfOneContainerIsKilled(t *testing.T) {
 	r, _ := newKiller(t)
-	r.Endpoint = "unix:///run/external.sock"
-	one, two := startShim(t, "monopod", "one", "/run/external.sock"), startShim(t, "monopod", "two", "/run/external.sock")
+	address := r.Dirs.Path("external.sock")
+	r.Endpoint = "unix://" + address
+	one, two := startShim(t, "monopod", "one", address), startShim(t, "monopod", "two", address)
 	for range 2 { // the second time it is dead
 		if err := r.KillLostShim("one"); err != nil {
 			t.Error(err)
