@@ -137,6 +137,7 @@ func TestTheFirstFailureOfAPodIsRecorded(t *testing.T) {
 }
 
 func TestVolumesOfAnEvictedPodAreEmptiedOnceNothingRuns(t *testing.T) {
+	r, _, ctx := newManager(t)
 	for name, tt := range map[string]struct {
 		failed  string
 		kind    runner.ActionKind
@@ -145,15 +146,14 @@ func TestVolumesOfAnEvictedPodAreEmptiedOnceNothingRuns(t *testing.T) {
 	}{
 		"evicted":              {runner.ReasonEvicted, runner.FinishContainer, false, true},
 		"preempted":            {runner.ReasonPreempting, runner.FailPod, false, true},
-		"a container runs":     {runner.ReasonEvicted, runner.FinishContainer, true, false},
-		"it failed otherwise":  {"DeadlineExceeded", runner.FinishContainer, false, false},
-		"it has not failed":    {"", runner.FinishContainer, false, false},
-		"after another action": {runner.ReasonEvicted, runner.StartContainer, false, false},
+		"a-container-runs":     {runner.ReasonEvicted, runner.FinishContainer, true, false},
+		"it-failed-otherwise":  {"DeadlineExceeded", runner.FinishContainer, false, false},
+		"it-has-not-failed":    {"", runner.FinishContainer, false, false},
+		"after-another-action": {runner.ReasonEvicted, runner.StartContainer, false, false},
 	} {
-		r, _, ctx := newManager(t)
-		rec := r.add(ctx, t, "a", func(s *record.Sandbox) { s.Meta.Failed = tt.failed })
+		rec := r.add(ctx, t, name, func(s *record.Sandbox) { s.Meta.UID, s.Meta.Failed = "uid", tt.failed })
 		file := dirtest.Write(t, filepath.Join(r.Dirs.EmptyDir(rec.Meta.UID, "data"), "file"), 1)
-		c := &record.Container{ID: "c", Meta: record.ContainerMeta{Key: rec.Meta.Key, SandboxID: rec.ID, Exit: &runner.Termination{}}}
+		c := &record.Container{ID: "c" + name, Meta: record.ContainerMeta{Key: rec.Meta.Key, SandboxID: rec.ID, Exit: &runner.Termination{}}}
 		if tt.running {
 			c.Meta.Exit = nil
 		}
@@ -165,7 +165,6 @@ func TestVolumesOfAnEvictedPodAreEmptiedOnceNothingRuns(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	r, _, _ := newManager(t)
 	if err := r.Applied(manifests.Key{Name: "gone"}, runner.FailPod); err != nil {
 		t.Errorf("a pod without a sandbox: %v", err)
 	}
