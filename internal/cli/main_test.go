@@ -8,11 +8,13 @@ import (
 
 	"monopod/internal/cli/attach"
 	"monopod/internal/cli/change"
+	"monopod/internal/cli/check"
 	"monopod/internal/cli/describe"
 	"monopod/internal/cli/view"
 	"monopod/internal/daemontest/clitest"
 	"monopod/internal/program"
 	"monopod/internal/run"
+	"monopod/internal/setup"
 	"monopod/internal/signals"
 )
 
@@ -21,11 +23,16 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// commands executes a command line: completion, or a command whose words it completes.
+// commands executes a command line: a command of this package, or one whose words completion knows.
 func commands(ctx context.Context, p *program.Program, args []string) int {
 	p.Words = append([]string{}, args...)
 	root := p.Root()
 	root.AddCommand(
+		NewCommands(p).ConfigCommand(),
+		NewCommands(p).VersionCommand(),
+		check.NewCommands(p).ValidateCommand(),
+		setup.NewCommands(p).InstallCommand(),
+		view.NewCommands(p).StatusCommand(),
 		attach.NewCommands(p).LogsCommand(),
 		attach.NewCommands(p).ExecCommand(),
 		attach.NewCommands(p).AttachCommand(),
