@@ -1,14 +1,24 @@
 package lookup
 
 import (
+	"context"
 	"testing"
 
+	"github.com/spf13/cobra"
 	"go.uber.org/goleak"
 
+	"monopod/internal/daemontest/clitest"
+	"monopod/internal/program"
+	"monopod/internal/run"
 	"monopod/internal/signals"
 )
 
 func TestMain(m *testing.M) {
 	signals.Adopt() // tests send them to what they start
 	goleak.VerifyTestMain(m)
+}
+
+// commands executes `monopod run`; the commands that look something up are in other packages.
+func commands(ctx context.Context, p *program.Program, args []string) int {
+	return clitest.Of(func(p *program.Program) []*cobra.Command { return []*cobra.Command{run.NewCommands(p).RunCommand()} })(ctx, p, args)
 }
