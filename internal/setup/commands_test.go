@@ -14,6 +14,7 @@ import (
 	"monopod/internal/daemontest/clitest"
 	"monopod/internal/host"
 	"monopod/internal/program"
+	"monopod/internal/run"
 	"monopod/internal/testfiles"
 	"monopod/node/systemd"
 	"monopod/runner/runtimetest"
@@ -235,5 +236,44 @@ func TestInstallTouchesNothingOfOthers(t *testing.T) {
 	}
 	if r := command("install"); r.Code != program.ExitError || !strings.Contains(r.Stderr, "systemd not found") {
 		t.Errorf("%+v", r)
+	}
+}
+
+// TestUninstallThatFailsCanBeRepeated: nothing is removed while the runtime cannot be asked what runs.
+func TestUninstallThatFailsCanBeRepeated(t *testing.T) {
+	t.Parallel()
+	d := newDaemon(t)
+	h, _ := clitest.StandInHost(t, d.Dir, false)
+	d.Put("web.yaml", clitest.PodOfPriority("web", runtimetest.ScriptServe, 1))
+	d.Start()
+	d.Phase("web", "Running")
+	d.End()
+	open := d.Prog.Machine.Open
+	d.Prog.Machine.Open = func(context.Context, *config.Loaded, containers.Deps) (containers.Runtime, error) {
+		return nil, errors.New("runc is not in PATH")
+	}
+	if r, opened := uninstaller(d, h)(); r.Code != program.ExitError || !strings.Contains(r.Stderr, "containers cannot be seen: ") || !strings.Contains(r.Stderr, "runc is not in PATH") || opened < run.MaxOpenFailures {
+		t.Errorf("%+v, %d tries", r, opened)
+	}
+	if keys, err := d.Fake.List(t.Context()); err != nil || len(keys) != 1 || !exists(d.Path("root")) {
+		t.Errorf("%v, %v", keys, err)
+	}
+	d.Prog.Machine.Open = open
+	if r, _ := uninstaller(d, h)(); r.Code != program.ExitOK || exists(d.Path("root")) {
+		t.Errorf("again: %+v", r)
+	}
+}
+
+func TestInstallAndUninstallAreForRoot(t *testing.T) {
+	t.Parallel()
+	d := newDaemon(t)
+	h, calls := clitest.StandInHost(t, d.Dir, false)
+	for _, command := range []string{"install", "uninstall"} {
+		p := d.Program()
+		p.Host, p.Euid = h, func() int { return 1000 }
+		r := clitest.Commands(commands).Run(t.Context(), p, command, "--config", d.Path("config.yaml"))
+		if r.Code != program.ExitError || r.Stderr != "monopod: "+command+" must be started by root; try sudo\n" || calls() != "" || exists(h.Unit()) {
+			t.Errorf("%s: %+v", command, r)
+		}
 	}
 }
