@@ -10,12 +10,14 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
 	"golang.org/x/tools/txtar"
 
 	"monopod/internal/daemontest"
 	"monopod/internal/daemontest/clitest"
 	"monopod/internal/program"
 	"monopod/internal/testfiles"
+	"monopod/internal/verdict"
 )
 
 // TestValidateStories runs testdata/validate/*.txtar: files, "stdin", "args" (one line each; relative to the
@@ -99,5 +101,47 @@ func TestValidateAsJSONIsCompleteAlsoForErrors(t *testing.T) {
 	}
 	if code != program.ExitError || v.Valid || errs.Len() > 0 || len(v.Files) != 2 || len(v.Files[0].Pods) != 1 || len(v.Files[1].Errors) == 0 || v.Files[1].Errors[0].Line == 0 {
 		t.Errorf("code %d, stderr %q:\n%s", code, &errs, &out)
+	}
+}
+
+// TestManifestFilesAreThoseThatTheDaemonReads: what is hidden is not one, and nothing that blocks is waited for.
+func TestManifestFilesAreThoseThatTheDaemonReads(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	for _, name := range []string{"a.yaml", "b.json", "sub/c.yml", "sub/notes.txt", ".hidden.yaml", ".git/d.yaml"} {
+		testfiles.Write(t, filepath.Join(dir, name), "# "+name)
+	}
+	if err := unix.Mkfifo(filepath.Join(dir, "fifo.yaml"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p := NewCommands(&program.Program{Stdin: strings.NewReader("typed")})
+	list := func(path string) string {
+		var all []string
+		for _, f := range p.ManifestFiles(path) {
+			what := string(f.Content)
+			switch {
+			case f.Ignored:
+				what = "ignored"
+			case f.Err != nil:
+				what = f.Err.Error()
+			}
+			all = append(all, strings.TrimPrefix(f.Name, dir+"/")+": "+what)
+		}
+		return strings.ReplaceAll(strings.Join(all, "\n"), dir, "$DIR")
+	}
+	for path, want := range map[string]string{
+		dir:                                 "a.yaml: # a.yaml\nb.json: # b.json\nfifo.yaml: open $DIR/fifo.yaml: not a regular file\nsub/c.yml: # sub/c.yml\nsub/notes.txt: ignored",
+		filepath.Join(dir, ".hidden.yaml"):  ".hidden.yaml: # .hidden.yaml", // which somebody has named
+		filepath.Join(dir, "sub/notes.txt"): "sub/notes.txt: # sub/notes.txt",
+		filepath.Join(dir, "none"):          "none: open $DIR/none: no such file or directory",
+		"-":                                 verdict.StdinName + ": typed",
+		"https://h/a.yaml":                  "https://h/a.yaml: URLs are not fetched here; use curl -fsSL URL | monopod ... -, or name it in sources of the configuration",
+	} {
+		if got := list(path); got != want {
+			t.Errorf("%s:\n%s\nwant\n%s", path, got, want)
+		}
+	}
+	if got, want := list(t.TempDir()), "no manifests in this directory; their names end with .yaml, .yml or .json"; !strings.HasSuffix(got, want) {
+		t.Errorf("%s, want %s", got, want)
 	}
 }
