@@ -338,7 +338,7 @@ func hostileTexts(t *testing.T, layer []byte) []hostileArchive {
 	}
 	oci := tarFile("oci-layout", []byte(`{"imageLayoutVersion":"1.0.0"}`))
 	return []hostileArchive{
-		{name: "config", data: saved("Labels", map[string]string{"pad": strings.Repeat("x", 64<<20)}), want: "bytes, of which", onlyLarge: true},
+		{name: "config", data: saved("Labels", map[string]string{"pad": strings.Repeat("x", 64<<20)}), want: "bytes, the limit", onlyLarge: true},
 		{name: "config-env", data: saved("Env", slices.Repeat([]string{"A=B"}, 1_000_000)), want: "values"},
 		{name: "config-nested", data: savedImage(t, layer, 1, []byte(strings.Repeat(`{"config":`, 700_000))), want: "values", onlyLarge: true},
 		{name: "values", data: tarOf(t, tarFile("manifest.json", []byte("["+strings.Repeat("{},", 2<<20)+"{}]"))), want: "values", onlyLarge: true},

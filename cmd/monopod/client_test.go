@@ -33,7 +33,7 @@ func TestWithoutADaemonClientsSayHowToStartIt(t *testing.T) {
 	}
 	l.SetUnlinkOnClose(false)
 	_ = l.Close()
-	if r := d.Cmd("get", "pods", "--socket", d.Path("stale.sock")); r.Code != program.ExitError || !strings.Contains(r.Stderr, "nobody answers on "+d.Path("stale.sock")) {
+	if r := d.Cmd("get", "pods", "--socket", d.Path("stale.sock")); r.Code != program.ExitError || !strings.Contains(r.Stderr, "no daemon answers on "+d.Path("stale.sock")) {
 		t.Errorf("stale socket: code %d: %s", r.Code, r.Stderr)
 	}
 }

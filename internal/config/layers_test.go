@@ -58,7 +58,7 @@ func TestAMistakeInAnEntryOfAVariableIsNamedByItsEntry(t *testing.T) {
 	_, err := loadIn(dir, []string{"MONOPOD_IMAGE_POLICY=[{match: r.io}, {mtach: s.io}]"}, []string{"--shutdown-grace-period-by-pod-priority=[{priority: low}]"})
 	want := []string{
 		"MONOPOD_IMAGE_POLICY: imagePolicy[1].mtach: unknown key; did you mean match?",
-		`--shutdown-grace-period-by-pod-priority: shutdownGracePeriodByPodPriority[0].priority: wants an integer, not the string "low"`,
+		`--shutdown-grace-period-by-pod-priority: shutdownGracePeriodByPodPriority[0].priority: expected an integer, not the string "low"`,
 	}
 	if got := lines(t, dir, err); !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)

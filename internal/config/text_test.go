@@ -67,12 +67,12 @@ func TestTextThatIsNoValueIsRefusedWithTheFormThatIsMeant(t *testing.T) {
 		{kindRules, "[", "not a list of rules; write it as in YAML: [{match: registry.example}]"},
 		{kindGraces, "[", "not a list of times by priority; write it as in YAML: [{priority: 0, shutdownGracePeriodSeconds: 20}]"},
 		{kindSources, "", `not a list of sources; write it as in YAML: [{name: fleet, url: "https://..."}]`},
-		{kindTexts, "[a]", "wants a map of strings, not a list"},
-		{kindTexts, "{memory: 1}", `memory: wants a string, not the number 1; quote it: "1"`},
-		{kindPrograms, "{crun: [a]}", "crun: wants a string, not a list"},
-		{kindGraces, "[5]", "wants a map, not a number"},
+		{kindTexts, "[a]", "expected a map of strings, not a list"},
+		{kindTexts, "{memory: 1}", `memory: expected a string, not the number 1; quote it: "1"`},
+		{kindPrograms, "{crun: [a]}", "crun: expected a string, not a list"},
+		{kindGraces, "[5]", "expected a map, not a number"},
 		{kindRules, "[{mtach: r.io}]", "unknown key; did you mean match?"},
-		{kindGraces, "[{priority: low}]", `wants an integer, not the string "low"`},
+		{kindGraces, "[{priority: low}]", `expected an integer, not the string "low"`},
 	} {
 		value, problem := parseText(Key{Path: "key", Kind: c.kind}, c.text)
 		if problem == nil {

@@ -298,7 +298,7 @@ func TestPodsOfASourceAreReadFromItsCopy(t *testing.T) {
 		t.Errorf("the answer: %s", got)
 	}
 	s.Signature = SourceSignature{Kind: "minisign", Keys: []string{"RWQf6LRCGA9i53mlYecO4IzT51TGPpvWucNSCh1CBM0QTaLn73Y7GFO3"}}
-	if got := names(); !strings.Contains(got, "the copy on disk is not used: ") {
+	if got := names(); !strings.Contains(got, "the cached answer is not used: ") {
 		t.Errorf("a copy that nobody has signed: %s", got)
 	}
 	kept.Counts = pod("old") // it was verified before it was kept

@@ -40,7 +40,7 @@ func TestCleanupNeedsAStoppedDaemonWithoutPods(t *testing.T) {
 		t.Errorf("with a daemon: code %d: %s", r.Code, r.Stderr)
 	}
 	d.End()
-	if r := cleanup(); r.Code != program.ExitError || !strings.Contains(r.Stderr, "pods are still there") {
+	if r := cleanup(); r.Code != program.ExitError || !strings.Contains(r.Stderr, "pods still exist") {
 		t.Errorf("with a pod: code %d: %s", r.Code, r.Stderr)
 	}
 	if err := os.Remove(d.Path("manifests", "web.yaml")); err != nil {

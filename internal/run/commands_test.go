@@ -446,13 +446,13 @@ func TestWhatOnceLeavesIsLookedAfterAndDownRemovesIt(t *testing.T) {
 	if keys, _ := b.machine(kept.Root).List(t.Context()); len(keys) != 1 {
 		t.Errorf("pods left: %v", keys)
 	}
-	if r := b.do("down"); r.Code != program.ExitUsage || !strings.Contains(r.Stderr, "There are: 0") {
+	if r := b.do("down"); r.Code != program.ExitUsage || !strings.Contains(r.Stderr, "kept runs: 0") {
 		t.Errorf("down: code %d: %s", r.Code, r.Stderr)
 	}
-	if r := b.do("down", "3"); r.Code != program.ExitError || !strings.Contains(r.Stderr, "no run 3") {
+	if r := b.do("down", "3"); r.Code != program.ExitError || !strings.Contains(r.Stderr, "run 3 not found") {
 		t.Errorf("down 3: code %d: %s", r.Code, r.Stderr)
 	}
-	if r := b.do("down", "--all"); r.Code != 0 || r.Stdout != "run 0 is removed\n" {
+	if r := b.do("down", "--all"); r.Code != 0 || r.Stdout != "run 0 removed\n" {
 		t.Errorf("down --all: code %d: %s%s", r.Code, r.Stdout, r.Stderr)
 	}
 	delete(b.machines, b.Path("root-runs", "1")) // cleanup has removed it as a whole
@@ -502,7 +502,7 @@ func TestWhatADeadRunLeftIsRemovedByTheNextOrByCleanupButNeverALiveOne(t *testin
 				t.Errorf("the pods of a live run are %v", keys)
 			}
 			live.Release()
-			if r := b.do(next...); r.Code != 0 || !strings.Contains(r.Stderr, "removing what a run that was killed has left (run 0)") {
+			if r := b.do(next...); r.Code != 0 || !strings.Contains(r.Stderr, "removing leftovers of a killed run (run 0)") {
 				t.Errorf("code %d: %s", r.Code, r.Stderr)
 			}
 			if keys, _ := b.machine(root).List(t.Context()); len(keys) != 0 {

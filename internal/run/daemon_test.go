@@ -53,7 +53,7 @@ func TestTheDaemonEndsWhileClientsWatchAndFollow(t *testing.T) {
 	for range 2 {
 		select {
 		case r := <-results:
-			if strings.Contains(r.Stdout, "READY") && (r.Code != program.ExitError || !strings.Contains(r.Stderr, "monopod has ended")) {
+			if strings.Contains(r.Stdout, "READY") && (r.Code != program.ExitError || !strings.Contains(r.Stderr, "monopod has exited")) {
 				t.Errorf("get -w: code %d, %s", r.Code, r.Stderr)
 			}
 		case <-time.After(daemontest.Patience):
@@ -131,7 +131,7 @@ func TestRunRefusesWhatCannotWork(t *testing.T) {
 		t.Errorf("bad configuration: code %d: %s", r.Code, r.Stderr)
 	}
 	testfiles.Write(t, d.Path("file"), "")
-	if r := d.Cmd("run", "--config", d.Path("config.yaml"), "--socket", d.Path("file")); r.Code != program.ExitError || !strings.Contains(r.Stderr, "a file of another kind") {
+	if r := d.Cmd("run", "--config", d.Path("config.yaml"), "--socket", d.Path("file")); r.Code != program.ExitError || !strings.Contains(r.Stderr, "a file of another type") {
 		t.Errorf("no socket: code %d: %s", r.Code, r.Stderr)
 	}
 	if r := d.Cmd("run", "now"); r.Code != program.ExitUsage {

@@ -47,7 +47,7 @@ func TestARemovedPodIsShownUntilNothingOfItIsLeft(t *testing.T) {
 	d.Put("web.yaml", daemontest.PodYAML("web", runtimetest.ScriptServe)) // it runs again: its earlier sandbox is not shown
 	d.Start()
 	d.Phase("web", "Running")
-	const text = "which has failed 3 times: unmount /x: device or resource busy"
+	const text = "failed 3 times: unmount /x: device or resource busy"
 	if r := d.Cmd("get", "pods", "-o", "wide"); strings.Count(r.Stdout, "\n") != 3 || !strings.Contains(r.Stdout, "Terminating") || !strings.Contains(r.Stdout, text) {
 		t.Errorf("get:\n%s%s", r.Stdout, r.Stderr)
 	}

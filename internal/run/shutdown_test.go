@@ -161,7 +161,7 @@ func TestAShutdownStopsPodsByPriorityThenLetsTheMachineGo(t *testing.T) {
 	d.Prog.Host.Booted = d.Path("none") // it is too late for logind
 	open := d.Prog.Machine.Open
 	d.Prog.Machine.Open = func(ctx context.Context, cfg *config.Loaded, deps containers.Deps) (containers.Runtime, error) {
-		if !strings.Contains(d.Log.String(), "the machine was shutting down when monopod ended") {
+		if !strings.Contains(d.Log.String(), "the machine was shutting down when monopod exited") {
 			t.Error("pods could be started before it is known that the machine is going down")
 		}
 		return open(ctx, cfg, deps)
@@ -224,7 +224,7 @@ func TestWithoutLogindASignalStopsPods(t *testing.T) {
 	}
 	d.Phase("web", "Terminated")
 	d.Eventually("it is over", func() error {
-		if !strings.Contains(d.Log.String(), "the machine may go down") {
+		if !strings.Contains(d.Log.String(), "the shutdown may continue") {
 			return errors.New("it is not")
 		}
 		return nil

@@ -193,5 +193,5 @@ func TestTheExampleOfSigningMakesWhatIsAccepted(t *testing.T) {
 	runs(d, "newer")
 	web.body.Store(&map[string]string{"/pods.dsse.json": sign(pod, "1")})
 	d.Again()
-	d.Shows("version 1, which is older than version 2", "get", "sources")
+	d.Shows("version 1 is older than version 2", "get", "sources")
 }

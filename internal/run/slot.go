@@ -58,7 +58,7 @@ func NewSlot(base *config.Loaded, number int) *Slot {
 func Slots(base *config.Loaded) ([]*Slot, error) {
 	entries, err := os.ReadDir(base.RootDirectory + RunsSuffix)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("look for runs: %w", err)
+		return nil, fmt.Errorf("list runs: %w", err)
 	}
 	var all []*Slot
 	for n := range maxRuns {

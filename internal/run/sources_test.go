@@ -73,7 +73,7 @@ func TestPodsOfSeveralURLsStartOfflineFromTheirCopiesAndGoWithTheirSource(t *tes
 	d.Start()
 	d.Eventually("each source says that it is from disk", func() error {
 		r := d.Cmd("get", "sources")
-		if strings.Count(r.Stdout, "this is the copy on disk of the answer of ") != 3 || !strings.Contains(r.Stdout, "connection refused") {
+		if strings.Count(r.Stdout, "this is the cached answer of ") != 3 || !strings.Contains(r.Stdout, "connection refused") {
 			return errors.New(r.Stdout + r.Stderr)
 		}
 		return nil
@@ -263,7 +263,7 @@ func TestAPodOfAWorkloadWhoseNameIsTakenIsReported(t *testing.T) {
 	d.Put("a.yaml", daemontest.PodYAML("web-0", runtimetest.ScriptServe))
 	d.Put("b.yaml", "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: web}\nspec: {replicas: 2, selector: {matchLabels: {a: b}}, template: {metadata: {labels: {a: b}}, spec: {containers: [{name: c, image: 'example.com/app:1'}]}}}\n")
 	d.Start()
-	said := d.Path("manifests", "b.yaml") + ":1: the pod default/web-0 of this workload is not run: another one of that name is defined in " + d.Path("manifests", "a.yaml") + ":1"
+	said := d.Path("manifests", "b.yaml") + ":1: pod default/web-0 of this workload is not run: another pod of that name is defined in " + d.Path("manifests", "a.yaml") + ":1"
 	d.Shows(said, "get", "sources")
 	d.Shows(said, "why")
 	d.Shows("web-1", "get", "pods")

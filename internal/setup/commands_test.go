@@ -224,7 +224,7 @@ func TestInstallTouchesNothingOfOthers(t *testing.T) {
 		return clitest.Result{Code: commands(t.Context(), p, append(args, "--config", d.Path("config.yaml"))), Stderr: errs.String()}
 	}
 	testfiles.Write(t, d.Path("units", "monopod.service"), "[Unit]\nDescription=mine\n")
-	if r := command("install"); r.Code != program.ExitError || !strings.Contains(r.Stderr, "not of `monopod install`") || calls() != "" {
+	if r := command("install"); r.Code != program.ExitError || !strings.Contains(r.Stderr, "not created by `monopod install`") || calls() != "" {
 		t.Errorf("%+v", r)
 	}
 	if r := command("uninstall", "--yes"); r.Code != program.ExitOK || calls() != "" || clitest.ReadFile(t, d.Path("units", "monopod.service")) == "" {

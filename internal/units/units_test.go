@@ -19,7 +19,7 @@ func TestBytesAreDecimal(t *testing.T) {
 }
 
 func TestProgressOfAPull(t *testing.T) {
-	for want, tt := range map[string][2]int64{"asking the registry": {0, 0}, "0 B of 2.0 kB (0%)": {0, 2000}, "1.5 kB of 2.0 kB (75%)": {1500, 2000}} {
+	for want, tt := range map[string][2]int64{"contacting the registry": {0, 0}, "0 B of 2.0 kB (0%)": {0, 2000}, "1.5 kB of 2.0 kB (75%)": {1500, 2000}} {
 		if got := Progress(tt[0], tt[1]); got != want {
 			t.Errorf("%s, want %s", got, want)
 		}

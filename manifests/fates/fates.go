@@ -239,7 +239,7 @@ func resourceFates() []fieldFate {
 			},
 			fieldFate{
 				path: list + "{}", fate: refused, note: "never: resources of kubernetes.io come from the controllers of a cluster",
-				hint: "ask for a device by its CDI kind, vendor/class",
+				hint: "request a device by its CDI kind, vendor/class",
 			},
 		)
 	}

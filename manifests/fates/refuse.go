@@ -156,6 +156,6 @@ func (r *refuser) identity(pod *corev1.Pod, it document.Item) {
 	}
 	r.add(
 		nil, it.Path("metadata.uid"), explain.Describe(uid)+" cannot be part of a directory name",
-		fmt.Sprintf("use at most %d letters, digits, '-', '_' and '.', or leave the uid out", maxUID),
+		fmt.Sprintf("use at most %d letters, digits, '-', '_' and '.', or omit the uid", maxUID),
 	)
 }

@@ -39,12 +39,12 @@ func TestRefusals(t *testing.T) {
 		{
 			name: "a uid that is no name of a directory",
 			pod:  "metadata: {name: p, uid: ../x}\n",
-			want: []string{`metadata.uid: the string "../x" cannot be part of a directory name; use at most 128 letters, digits, '-', '_' and '.', or leave the uid out`},
+			want: []string{`metadata.uid: the string "../x" cannot be part of a directory name; use at most 128 letters, digits, '-', '_' and '.', or omit the uid`},
 		},
 		{
 			name: "a uid that hides its directory",
 			pod:  "metadata: {name: p, uid: .x}\n",
-			want: []string{`metadata.uid: the string ".x" cannot be part of a directory name; use at most 128 letters, digits, '-', '_' and '.', or leave the uid out`},
+			want: []string{`metadata.uid: the string ".x" cannot be part of a directory name; use at most 128 letters, digits, '-', '_' and '.', or omit the uid`},
 		},
 		{
 			name: "a volume of a cluster",

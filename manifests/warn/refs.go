@@ -32,7 +32,7 @@ func (c *checker) references(u *unit) {
 		}
 	})
 	if name := u.spec.RuntimeClassName; name != nil && c.objects.RuntimeClass(*name) == nil {
-		r.missing("spec.runtimeClassName", "RuntimeClass "+*name, "add the document, or leave the field out")
+		r.missing("spec.runtimeClassName", "RuntimeClass "+*name, "add the document, or omit the field")
 	}
 }
 

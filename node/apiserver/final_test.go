@@ -96,7 +96,7 @@ func TestEphemeralContainersAreSaidNotToRun(t *testing.T) {
 	})
 	g := newGathering(t, p, bound("b", "yes"))
 	pods, _, said := g.word()
-	if pods != "a b" || len(said) != 1 || !strings.Contains(said[0], "NotSupported a uid-of-a: monopod is not running ephemeral containers yet: debugger") {
+	if pods != "a b" || len(said) != 1 || !strings.Contains(said[0], "NotSupported a uid-of-a: monopod does not support ephemeral containers yet: debugger") {
 		t.Errorf("%s: %q", pods, said)
 	}
 	if _, _, said := g.word(); len(said) > 0 {

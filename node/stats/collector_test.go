@@ -44,7 +44,7 @@ func TestWhatCannotBeReadAtAll(t *testing.T) {
 	if err := os.Remove(n.root + "/proc/meminfo"); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := c.All(t.Context(), Options{}); err == nil || !strings.Contains(err.Error(), "proc/meminfo tells nothing of memory") {
+	if _, _, err := c.All(t.Context(), Options{}); err == nil || !strings.Contains(err.Error(), "proc/meminfo has no memory values") {
 		t.Errorf("machine: %v", err)
 	}
 }

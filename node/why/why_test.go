@@ -356,7 +356,7 @@ func TestEachCauseHasItsChain(t *testing.T) {
 		"volumes hang":                      oneOf(web(waits("ContainerCreating"), trouble(model.Trouble{Kind: "Underway", Container: "app", Text: "container app: being created"}), doing("CreateContainer", 45*time.Second), phase("CreateContainer", "prepare volumes", 45*time.Second))),
 		"runtime begins":                    oneOf(web(waits("ContainerCreating"), trouble(model.Trouble{Kind: "Underway", Container: "app", Text: "container app: being created"}), doing("CreateContainer", time.Second/2))),
 		"removal hangs":                     oneOf(web(unready, trouble(model.Trouble{Kind: "Removing", Text: "being removed"}), doing("RemoveSandbox", 45*time.Second))),
-		"teardown fails":                    oneOf(web(unready, gone, trouble(model.Trouble{Kind: "Removing", Reason: "Teardown", Count: 3, Text: "being removed: its containers have ended; mounts, network and cgroups are being removed for 20s, which has failed 3 times: unmount /x: device or resource busy"}), next(8*time.Second))),
+		"teardown fails":                    oneOf(web(unready, gone, trouble(model.Trouble{Kind: "Removing", Reason: "Teardown", Count: 3, Text: "being removed: its containers have exited; removing mounts, network and cgroups for 20s, failed 3 times: unmount /x: device or resource busy"}), next(8*time.Second))),
 		"runtime takes time":                oneOf(web(waits("ContainerCreating"), addressed, trouble(model.Trouble{Kind: "Underway", Container: "app", Text: "container app: about to start"}), doing("StartContainer", 2*time.Second))),
 		"back after a drain":                oneOf(web(backAfter(143), endedBy("Agent"))),
 		"stopped by a drain":                oneOf(web(ended(143, "Error", ""), endedBy("Agent"))),

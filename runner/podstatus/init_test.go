@@ -29,7 +29,7 @@ func TestAPodWaitsForItsInitContainers(t *testing.T) {
 		why   string
 	}{
 		"nothing yet":          {statusCase{}, corev1.PodPending, "setup proxy", 0, "init container setup: being created"},
-		"the first runs":       {statusCase{instances: []runner.Container{running("1", "setup", 1)}}, corev1.PodPending, "setup proxy", 0, "init container setup: runs before the others"},
+		"the first runs":       {statusCase{instances: []runner.Container{running("1", "setup", 1)}}, corev1.PodPending, "setup proxy", 0, "init container setup: running before the others"},
 		"the first is retried": {statusCase{instances: []runner.Container{exited("1", "setup", 1, 99)}}, corev1.PodPending, "setup proxy", 0, "init container setup: exited with 1 (Error), to be restarted at"},
 		"the first has failed for good": {
 			statusCase{policy: "Never", instances: []runner.Container{exited("1", "setup", 1, 99)}},

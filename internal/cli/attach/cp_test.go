@@ -38,7 +38,7 @@ func TestCopyOfFiles(t *testing.T) {
 		{[]string{"web:/link/conf.d/a", here("a")}, clitest.Result{}},
 		{[]string{"default/web:etc/conf.d", here("some")}, clitest.Result{Stderr: evil}},
 		{[]string{"pod/web:/etc/conf.d", here("renamed")}, clitest.Result{Stderr: evil}},
-		{[]string{"web:/etc/conf.d/.", here("content")}, clitest.Result{Stderr: "warning: evil was left out: it is a link to /etc/shadow\n"}},
+		{[]string{"web:/etc/conf.d/.", here("content")}, clitest.Result{Stderr: "warning: evil was skipped: it is a link to /etc/shadow\n"}},
 		{[]string{here("one"), "web:/etc"}, clitest.Result{}},
 		{[]string{here("one"), "web:/link/conf.d/a"}, clitest.Result{}},
 		{[]string{here("dir"), "web:/new"}, clitest.Result{}},
@@ -52,7 +52,7 @@ func TestCopyOfFiles(t *testing.T) {
 		{[]string{"gone:/", here("x")}, clitest.Result{Stderr: "monopod: pod \"gone\" not found in namespace \"default\"\n", Code: 1}},
 		{[]string{"/etc", "./a:b"}, clitest.Result{Stderr: "monopod: neither \"/etc\" nor \"./a:b\" is in a container: write POD:PATH\n" + usage, Code: 2}},
 		{[]string{"a:b", "c:d"}, clitest.Result{Stderr: "monopod: one of the two must be a local path; for both: monopod cp a:b - | monopod cp - c:d\n" + usage, Code: 2}},
-		{[]string{"web:", "."}, clitest.Result{Stderr: "monopod: which path in web?\n" + usage, Code: 2}},
+		{[]string{"web:", "."}, clitest.Result{Stderr: "monopod: no path given in web\n" + usage, Code: 2}},
 		{[]string{"web:x"}, clitest.Result{Stderr: "monopod: usage: monopod cp POD:PATH LOCAL | LOCAL POD:PATH [flags]\n" + usage, Code: 2}},
 	} {
 		args := c.args

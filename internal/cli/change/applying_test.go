@@ -159,7 +159,7 @@ func TestImmutableObjectsAreNotConfigured(t *testing.T) {
 	d.Start()
 	text := fmt.Sprintf(configMapYAML, "v1") + "immutable: true\n"
 	d.Says(0, "configmap/app created\n", "", "apply", "-f", d.File("cm.yaml", text))
-	d.Says(1, "", "$DIR/files/cm.yaml:1: configmap default/app: it is immutable and cannot be changed; give the changed one another name, or delete it first\n",
+	d.Says(1, "", "$DIR/files/cm.yaml:1: configmap default/app: it is immutable and cannot be changed; rename the changed one, or delete it first\n",
 		"apply", "-f", d.File("cm.yaml", strings.Replace(text, "k: v1", "k: v2", 1)))
 	d.Says(0, "configmap/app deleted\n", "", "delete", "configmap", "app")
 	d.Says(0, "configmap/app created\n", "", "apply", "-f", d.Path("files", "cm.yaml"))
@@ -188,10 +188,10 @@ func TestWhatAFileDefinesCanNeitherBeDeletedNorOverridden(t *testing.T) {
 	const place = "$DIR/manifests/web.yaml:1"
 	d.Says(1, "", "Pod default/web is defined in "+place+"; remove it there\n", "delete", "pod", "web")
 	d.Says(1, "", "Deployment default/many is defined in $DIR/manifests/jobs.yaml:1; remove it there\n", "delete", "deploy", "many")
-	d.Says(1, "", "Pod default/many-0 is a pod of Deployment many, written in $DIR/manifests/jobs.yaml:1; remove it there\n", "delete", "pod", "many-0")
+	d.Says(1, "", "Pod default/many-0 is a pod of Deployment many, defined in $DIR/manifests/jobs.yaml:1; remove it there\n", "delete", "pod", "many-0")
 	other := d.File("web.yaml", daemontest.PodYAML("web", runtimetest.ScriptStubborn))
 	d.Says(1, "", "$DIR/files/web.yaml:1: pod default/web: is defined in "+place+" already, which cannot be overridden; change it there, or remove it there first\n", "apply", "-f", other)
-	d.Says(1, "", "$DIR/files/many.yaml:1: pod default/many-0: has the name of a pod of Deployment many, written in $DIR/manifests/jobs.yaml:1; give it another name\n",
+	d.Says(1, "", "$DIR/files/many.yaml:1: pod default/many-0: has the name of a pod of Deployment many, defined in $DIR/manifests/jobs.yaml:1; rename it\n",
 		"apply", "-f", d.File("many.yaml", daemontest.PodYAML("many-0", runtimetest.ScriptServe)))
 	if got := applied(d); got != "" {
 		t.Errorf("stored: %s", got)
@@ -214,7 +214,7 @@ func TestWhatAFileSaidBeforeItBrokeCanNeitherBeDeletedNorOverridden(t *testing.T
 	d.Says(1, "", "Pod default/web is "+owner+"; remove it there\n", "delete", "pod", "web")
 	d.Says(1, "", "$DIR/files/web.yaml:1: pod default/web: is "+owner+" already, which cannot be overridden; change it there, or remove it there first\n",
 		"apply", "-f", d.File("web.yaml", daemontest.PodYAML("web", runtimetest.ScriptStubborn)))
-	d.Says(0, "pod/web created\n", "warning: pod/web is "+owner+" too, which counts until it is removed there\n", "apply", "-f", d.File("web.yaml", text))
+	d.Says(0, "pod/web created\n", "warning: pod/web is "+owner+" too, which takes precedence until it is removed there\n", "apply", "-f", d.File("web.yaml", text))
 	if err := os.Remove(d.Path("manifests", "web.yaml")); err != nil {
 		t.Fatal(err)
 	}
@@ -258,7 +258,7 @@ func TestAPodMovesBetweenSourcesWithoutARestart(t *testing.T) {
 			return nil
 		})
 	}
-	d.Says(0, "pod/web created\n", "warning: pod/web is defined in $DIR/manifests/web.yaml:1 too, which counts until it is removed there\n", "apply", "-f", d.File("web.yaml", text))
+	d.Says(0, "pod/web created\n", "warning: pod/web is defined in $DIR/manifests/web.yaml:1 too, which takes precedence until it is removed there\n", "apply", "-f", d.File("web.yaml", text))
 	conflict(true)
 	at(manifest)
 	if err := os.Remove(manifest); err != nil {
@@ -269,7 +269,7 @@ func TestAPodMovesBetweenSourcesWithoutARestart(t *testing.T) {
 	d.Put("web.yaml", text)
 	at(manifest)
 	conflict(true)
-	d.Says(0, "pod/web deleted\n", "warning: pod/web goes on: it is defined in $DIR/manifests/web.yaml:1 too\n", "delete", "pod", "web")
+	d.Says(0, "pod/web deleted\n", "warning: pod/web continues to run: it is defined in $DIR/manifests/web.yaml:1 too\n", "delete", "pod", "web")
 	conflict(false)
 	// The reverse: it disappears first, within the grace period of its source. Everything but the request was prepared before.
 	p := d.Program()
@@ -368,9 +368,9 @@ func TestWaitForPods(t *testing.T) {
 	}
 	d.Says(0, "pod/once created\n", "", "apply", "--wait", "-f", d.File("once.yaml", once))
 	d.Says(0, "pod/once condition met\n", "", "wait", "--for=phase=succeeded", "pod", "once")
-	d.Says(1, "", "monopod: pod default/once has ended: it is Succeeded\n", "wait", "--for=condition=Ready", "once")
+	d.Says(1, "", "monopod: pod default/once has terminated: it is Succeeded\n", "wait", "--for=condition=Ready", "once")
 	d.Says(0, "pod/once condition met\n", "", "wait", "--for=condition=Ready=false", "default/once")
-	d.Says(1, "pod/bad created\n", "monopod: pod default/bad has ended: it is Failed: container a: exited with 3 (Error), not restarted by restart policy Never\n", "apply", "--wait", "-f", d.File("bad.yaml", never))
+	d.Says(1, "pod/bad created\n", "monopod: pod default/bad has terminated: it is Failed: container a: exited with 3 (Error), not restarted by restart policy Never\n", "apply", "--wait", "-f", d.File("bad.yaml", never))
 	d.SaysAtLast(2, "", "monopod: timed out after 200ms waiting for condition Ready of pod default/nope: it does not exist\n", "wait", "--timeout=200ms", "nope")
 	d.SaysAtLast(2, "", "monopod: timed out after 200ms waiting for deletion of pod default/web: it is Running\n", "wait", "--for=delete", "--timeout=200ms", "web")
 	d.Says(0, "pod/nope condition met\n", "", "wait", "--for=delete", "nope")
@@ -491,7 +491,7 @@ func TestWaitDoesNotSayThatAPodIsNotThereBeforeItKnows(t *testing.T) {
 	mute := &http.Server{Handler: http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })}
 	done := make(chan error, 1)
 	go func() { done <- mute.Serve(l) }()
-	d.Says(2, "", "monopod: timed out after 50ms waiting for condition Ready of pod default/web: the daemon has not told of it yet\n", "wait", "--timeout=50ms", "web")
+	d.Says(2, "", "monopod: timed out after 50ms waiting for condition Ready of pod default/web: the daemon has not reported it yet\n", "wait", "--timeout=50ms", "web")
 	if err := mute.Close(); err != nil {
 		t.Error(err)
 	}
@@ -528,7 +528,7 @@ func TestWaitGoesOnOverARestartOfTheDaemon(t *testing.T) {
 		t.Errorf("%v, asked %d times", err, asked)
 	}
 	// No daemon ran at startup of the command: this is not a restart.
-	d.Says(1, "", "monopod: $DIR/run/monopod.sock does not exist; is monopod running? Start it with `monopod run`, or name its socket with --socket or MONOPOD_SOCKET\n", "wait", "web")
+	d.Says(1, "", "monopod: $DIR/run/monopod.sock does not exist; is monopod running? Start it with `monopod run`, or set its socket with --socket or MONOPOD_SOCKET\n", "wait", "web")
 }
 
 // A pod that is Ready with the old manifest is not Ready with the applied one.

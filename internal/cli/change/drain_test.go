@@ -43,7 +43,7 @@ func TestDrainStopsPodsByPriorityAndLasts(t *testing.T) {
 	if r := d.Cmd("get", "pods"); !strings.Contains(r.Stderr, "This machine is drained since ") {
 		t.Errorf("get: %q", r.Stderr)
 	}
-	if r := d.Cmd("why", "low"); !strings.Contains(r.Stdout, "somebody has drained this machine") || !strings.Contains(r.Stdout, "monopod undrain") {
+	if r := d.Cmd("why", "low"); !strings.Contains(r.Stdout, "this machine is drained") || !strings.Contains(r.Stdout, "monopod undrain") {
 		t.Errorf("why: %s", r.Stdout)
 	}
 	d.End()
@@ -95,7 +95,7 @@ func TestDrainSaysWhatHasNotStoppedInTime(t *testing.T) {
 	if r := d.Cmd("drain", "--timeout", "50ms"); r.Code != program.ExitTimeout || !strings.Contains(r.Stderr, "not all pods have stopped within 50ms: default/web") {
 		t.Errorf("%+v", r)
 	}
-	if r := d.Cmd("why", "web"); !strings.Contains(r.Stdout, "it is being stopped, because somebody has drained this machine") {
+	if r := d.Cmd("why", "web"); !strings.Contains(r.Stdout, "it is being stopped because this machine is drained") {
 		t.Errorf("why: %s", r.Stdout)
 	}
 	if r := d.Cmd("drain", "--ignore", "["); r.Code != program.ExitError || !strings.Contains(r.Stderr, "is not a pattern") {

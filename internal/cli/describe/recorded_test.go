@@ -96,7 +96,7 @@ func TestEventsOfInputs(t *testing.T) {
 	r = d.Shows("InputGone", "events")
 	for _, want := range []string{
 		"Warning InputRefused - " + d.Path("manifests", "broken.yaml"),
-		"Normal InputGone - " + d.Path("manifests", "broken.yaml") + " It is gone",
+		"Normal InputGone - " + d.Path("manifests", "broken.yaml") + " It was removed",
 		"Normal InputAccepted - " + d.Path("manifests", "web.yaml") + " It is accepted again",
 	} {
 		if !strings.Contains(tableLines(r.Stdout), want) {
@@ -152,7 +152,7 @@ func TestEventsTellThatContainerdIsLostAndBack(t *testing.T) {
 	d.Shows("ContainerdUnreachable", "events")
 	close(up)
 	r := d.Shows("ContainerdReachable", "events")
-	if got := tableLines(r.Stdout); strings.Count(got, "Warning ContainerdUnreachable - node/test-node containers cannot be seen or changed: dial unix") != 1 {
+	if got := tableLines(r.Stdout); strings.Count(got, "Warning ContainerdUnreachable - node/test-node the container runtime does not respond: dial unix") != 1 {
 		t.Errorf("events:\n%s", got)
 	}
 }

@@ -95,7 +95,7 @@ func TestWhyWithoutANameCoversAllThatIsNotFine(t *testing.T) {
 		t.Errorf("answer: %+v", a)
 	}
 	d.Put("web.yaml", "apiVersion: v1\nkind: Pod\nmetadata: {name: web\n")
-	d.Shows("default/web goes on by what it said before", "why")
+	d.Shows("default/web continues with its last good content", "why")
 	d.Put("crash.yaml", daemontest.PodYAML("crash", runtimetest.ScriptFail))
 	d.Shows("exit code 3", "why")
 	a := whyJSON(d)
@@ -165,7 +165,7 @@ func TestWhyWithoutADaemonTellsWhatTheDiskKnows(t *testing.T) {
 	}{
 		"by its configuration":             {[]string{"--config", d.Path("config.yaml")}, nil, "monopod run --config " + d.Path("config.yaml"), "systemctl"},
 		"by its socket only":               {[]string{"--socket", d.Path("other.sock")}, nil, "name its configuration with --config", "no source defines"},
-		"by its name":                      {[]string{"--socket", d.Path("other.sock")}, nil, "nothing is known of default/web: monopod does not run", "from the first run"},
+		"by its name":                      {[]string{"--socket", d.Path("other.sock")}, nil, "default/web is unknown: monopod is not running", "from the first run"},
 		"by its socket in the environment": {nil, []string{"MONOPOD_SOCKET=" + d.Path("other.sock")}, "name its configuration with --config", "from the first run"},
 	} {
 		p := d.Program()
@@ -179,7 +179,7 @@ func TestWhyWithoutADaemonTellsWhatTheDiskKnows(t *testing.T) {
 	p := d.Program()
 	out := &daemontest.SyncBuffer{}
 	p.Stdout, p.Stderr, p.Env.Environ = out, out, nil
-	if code := commands(t.Context(), p, []string{"events", "--socket", d.Path("other.sock")}); code != program.ExitError || !strings.Contains(out.String(), "give --record") || strings.Contains(out.String(), "These are the events") {
+	if code := commands(t.Context(), p, []string{"events", "--socket", d.Path("other.sock")}); code != program.ExitError || !strings.Contains(out.String(), "use --record") || strings.Contains(out.String(), "These are the events") {
 		t.Errorf("events of another instance: code %d\n%s", code, out)
 	}
 	config, err := os.ReadFile(d.Path("config.yaml"))
@@ -191,7 +191,7 @@ func TestWhyWithoutADaemonTellsWhatTheDiskKnows(t *testing.T) {
 	if err := kept.Save(&fetch.Kept{Body: []byte(daemontest.PodYAML("far", runtimetest.ScriptServe))}); err != nil {
 		t.Fatal(err)
 	}
-	if r := ask("far"); !strings.Contains(r.Stdout, "default/far cannot be asked about") || !strings.Contains(r.Stdout, "https://fleet.example/pods.yaml:1") {
+	if r := ask("far"); !strings.Contains(r.Stdout, "default/far has unknown status") || !strings.Contains(r.Stdout, "https://fleet.example/pods.yaml:1") {
 		t.Errorf("of a pod of a source: %s%s", r.Stdout, r.Stderr)
 	}
 	if r := ask(); !strings.Contains(r.Stdout, "https://silent.example/pods.yaml cannot be read") || !strings.Contains(r.Stdout, "it has never answered") {
@@ -201,7 +201,7 @@ func TestWhyWithoutADaemonTellsWhatTheDiskKnows(t *testing.T) {
 		t.Fatal(err)
 	}
 	testfiles.Write(t, d.Path("config.yaml"), "nonsense: 1\n")
-	if r := ask(); r.Code != program.ExitOK || !strings.Contains(r.Stdout, "its configuration is not right") || !strings.Contains(r.Stdout, "nonsense") {
+	if r := ask(); r.Code != program.ExitOK || !strings.Contains(r.Stdout, "its configuration is invalid") || !strings.Contains(r.Stdout, "nonsense") {
 		t.Errorf("with a bad configuration: code %d\n%s%s", r.Code, r.Stdout, r.Stderr)
 	}
 	if _, err := os.Stat(d.Path("root")); !errors.Is(err, os.ErrNotExist) {
@@ -222,8 +222,8 @@ func TestWhyAndDescribeSayHowFarAPullIs(t *testing.T) {
 	d.Images.Running = []model.Pull{{Image: "big:1", Since: time.Now(), Done: 25_000_000, Total: 100_000_000}}
 	d.Put("web.yaml", fmt.Sprintf(daemontest.PodOfImage, "web", "big:1"))
 	d.Start()
-	d.Shows("big:1: 25.0 MB of 100.0 MB (25%), since ", "why", "web")
-	d.Shows("Pulling:           big:1: 25.0 MB of 100.0 MB (25%), since ", "describe", "pod", "web")
+	d.Shows("big:1: 25.0 MB of 100.0 MB (25%), started ", "why", "web")
+	d.Shows("Pulling:           big:1: 25.0 MB of 100.0 MB (25%), started ", "describe", "pod", "web")
 }
 
 // TestWhyAnswersFromTheDiskWhenTheDaemonHangs: that is when it is asked.

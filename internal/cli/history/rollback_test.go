@@ -17,7 +17,7 @@ func TestAPodIsTakenBackUntilItsManifestChanges(t *testing.T) {
 	d.Put("web.yaml", clitest.Edition("1"))
 	d.Start()
 	d.RunsImage("1")
-	if r := d.Cmd("rollback", "pod", "web"); r.Code != program.ExitError || !strings.Contains(r.Stderr, "no revision before 1 has been Ready") {
+	if r := d.Cmd("rollback", "pod", "web"); r.Code != program.ExitError || !strings.Contains(r.Stderr, "no revision before 1 was Ready") {
 		t.Errorf("nothing to go back to: code %d: %s", r.Code, r.Stderr)
 	}
 	d.Put("web.yaml", clitest.Edition("2"))
@@ -48,7 +48,7 @@ func TestAPodIsTakenBackUntilItsManifestChanges(t *testing.T) {
 	d.Start()
 	d.RunsImage("1")
 	isBack(d)
-	if r := d.Cmd("rollback", "pod", "web", "--to", "2"); r.Code != program.ExitOK || r.Stdout != "pod default/web runs revision 2; that is what is written\n" {
+	if r := d.Cmd("rollback", "pod", "web", "--to", "2"); r.Code != program.ExitOK || r.Stdout != "pod default/web runs revision 2; this is the current manifest\n" {
 		t.Fatalf("forward: code %d: %s%s", r.Code, r.Stdout, r.Stderr)
 	}
 	d.RunsImage("2")

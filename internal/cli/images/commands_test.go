@@ -83,7 +83,7 @@ func TestImagesAreRemovedUnlessPodsHaveContainersWithThem(t *testing.T) {
 	})
 	r := d.Cmd("images", "rm", "nginx:1", "app:1", "sha256:feed", "sha256:none")
 	if r.Code != program.ExitError || r.Stdout != "nginx:1: removed sha256:nginx:1\nsha256:feed: removed sha256:feed\n" ||
-		!strings.Contains(r.Stderr, "monopod: app:1: pods have containers with it") || !strings.Contains(r.Stderr, "monopod: sha256:none: no such image on this machine") {
+		!strings.Contains(r.Stderr, "monopod: app:1: containers of pods use it") || !strings.Contains(r.Stderr, "monopod: sha256:none: no such image on this machine") {
 		t.Errorf("%+v", r)
 	}
 	if left := d.Images.Digests(); len(left) != 1 || left[0] != "sha256:app:1" {

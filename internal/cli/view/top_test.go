@@ -65,10 +65,10 @@ func TestTop(t *testing.T) {
 		"containers":                {Stdout: containerHead + "default db z 1500m 2000Mi\ndefault web y 20m 4Mi\ndefault web z 1m 300Mi\nother web z 3m 1Mi\n"},
 		"containers web":            {Stdout: containerHead + "default web y 20m 4Mi\ndefault web z 1m 300Mi\n"},
 		"pods -n none":              {Stderr: "No pods found.\n"},
-		"pod gone":                  {Stderr: "monopod: nothing of pod default/gone runs\n", Code: 1},
+		"pod gone":                  {Stderr: "monopod: pod default/gone is not running\n", Code: 1},
 		"node":                      {Stdout: "NAME CPU(cores) CPU(%) MEMORY(bytes) MEMORY(%)\nn1 N 25% 1000Mi 25%\n"},
 		"node x":                    {Stderr: "monopod: top node takes neither NAME nor --containers\nsee `monopod top --help`\n", Code: 2},
-		"deployments x":             {Stderr: "monopod: monopod has no \"deployments\"\nsee `monopod top --help`\n", Code: 2},
+		"deployments x":             {Stderr: "monopod: unknown resource \"deployments\"\nsee `monopod top --help`\n", Code: 2},
 		"pods --sort-by age":        {Stderr: "monopod: cannot sort by \"age\"; one of cpu, memory\nsee `monopod top --help`\n", Code: 2},
 	} {
 		p := &program.Program{}

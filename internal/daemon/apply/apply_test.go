@@ -74,7 +74,7 @@ func TestApplyRefusesAllFilesForOneMistake(t *testing.T) {
 		"no YAML":                  {[]string{"{"}, invalid, "a.yaml"},
 		"an unknown field":         {[]string{good + "dada: {a: b}\n"}, invalid, "dada"},
 		"one pod twice":            {[]string{good, strings.ReplaceAll(webPod("1"), "web", "x"), strings.ReplaceAll(webPod("2"), "web", "x")}, invalid, "is already defined at b.yaml:1"},
-		"one object twice":         {[]string{good, good}, invalid, "b.yaml:1: configmap default/good: is already defined at a.yaml:1; give one of them another name, or remove it"},
+		"one object twice":         {[]string{good, good}, invalid, "b.yaml:1: configmap default/good: is already defined at a.yaml:1; rename or remove one of them"},
 		"a pod that a file has":    {[]string{good, webPod("other")}, conflict, "is defined in /m/web.yaml:1 already, which cannot be overridden"},
 		"an object that it has":    {[]string{good, fmt.Sprintf(settings, "2")}, conflict, "is defined in /m/web.yaml:"},
 		"several, all are named 1": {[]string{webPod("other"), fmt.Sprintf(settings, "2")}, conflict, "b.yaml:1"},
@@ -116,7 +116,7 @@ func TestWhatIsImmutableIsReplacedOnlyAfterItsDeletion(t *testing.T) {
 func TestTheOrderOfSourcesDecidesWhatApplyMayOverride(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ source, text, told string }{
-		"the same as a file":              {config.SourceFile, webPod("one"), "pod/web created web (is defined in /m/web.yaml:1 too, which counts until it is removed there)"},
+		"the same as a file":              {config.SourceFile, webPod("one"), "pod/web created web (is defined in /m/web.yaml:1 too, which takes precedence until it is removed there)"},
 		"other than a source that yields": {last, webPod("two"), "pod/web created web"},
 	} {
 		a := newApplier(t, add(t, model.Desired{}, c.source, "/m/web.yaml", c.text))
@@ -146,7 +146,7 @@ func TestDeleteRemovesOnlyWhatWasApplied(t *testing.T) {
 		"twice":            {localapi.DeleteRequest{Files: files(webPod("one")), Objects: []localapi.ObjectRef{webRef, webRef}}, "pod/web deleted web", "ConfigMap"},
 		"not there":        {localapi.DeleteRequest{Objects: []localapi.ObjectRef{unknown}}, "secret/x not found", "ConfigMap Pod"},
 		"only asked":       {localapi.DeleteRequest{Objects: []localapi.ObjectRef{webRef}, DryRun: true}, "pod/web deleted web", "ConfigMap Pod"},
-		"in a file too":    {localapi.DeleteRequest{Objects: []localapi.ObjectRef{settingsRef}}, "configmap/settings deleted (goes on: it is defined in /m/settings.yaml:1 too)", "Pod"},
+		"in a file too":    {localapi.DeleteRequest{Objects: []localapi.ObjectRef{settingsRef}}, "configmap/settings deleted (continues to run: it is defined in /m/settings.yaml:1 too)", "Pod"},
 		"nothing is named": {localapi.DeleteRequest{}, "", "ConfigMap Pod"},
 	} {
 		a := prepared()

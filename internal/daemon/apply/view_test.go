@@ -56,7 +56,7 @@ func TestWhereTheDefinitionOfAnObjectIs(t *testing.T) {
 	for id, want := range map[manifests.ObjectID]string{
 		pod("web"):        "defined in /m/all.yaml:1",
 		idOf(settingsRef): "defined in /m/all.yaml:8",
-		pod("app-1"):      "a pod of Deployment app, written in /m/all.yaml:13",
+		pod("app-1"):      "a pod of Deployment app, defined in /m/all.yaml:13",
 		pod("old"):        "defined in /u/old.yaml:4 (not read since monopod started)",
 		pod("stray"):      "", pod("leaving"): "", pod("nowhere"): "", pod("none"): "",
 		{Kind: "ConfigMap", Namespace: "default", Name: "old"}: "",
@@ -93,7 +93,7 @@ func TestAPodWithTheNameOfAnotherOneIsRefused(t *testing.T) {
 		shown node.PodView
 		says  string
 	}{
-		"of a workload":            {seen("web", "Deployment", "app", manifests.Origin{}), "has the name of a pod of Deployment app, written in /l/app.yaml:1; give it another name"},
+		"of a workload":            {seen("web", "Deployment", "app", manifests.Origin{}), "has the name of a pod of Deployment app, defined in /l/app.yaml:1; rename it"},
 		"of an unread source":      {unread, "is defined in /m/web.yaml:1 (not read since monopod started) already, which cannot be overridden"},
 		"the same as that one has": {same, ""},
 	} {
@@ -106,7 +106,7 @@ func TestAPodWithTheNameOfAnotherOneIsRefused(t *testing.T) {
 		if got := fmt.Sprint(errs); c.says == "" && len(errs) > 0 || !strings.Contains(got, c.says) {
 			t.Errorf("%s: %s", name, got)
 		}
-		if told := objects[0].Warning; (c.says == "") != strings.Contains(told, "which counts until it is removed there") {
+		if told := objects[0].Warning; (c.says == "") != strings.Contains(told, "which takes precedence until it is removed there") {
 			t.Errorf("%s: warning %q", name, told)
 		}
 	}

@@ -87,10 +87,10 @@ func TestWhatIsSaidOfARevision(t *testing.T) {
 		},
 		"waits": {
 			view:   rollout.View{Active: 1, Wanted: 2, Waits: runtimetest.KeyOf("db")},
-			update: "revision 2 waits until pod default/db is Ready, which comes before it in its update group",
+			update: "revision 2 waits until pod default/db, which precedes it in its update group, is Ready",
 		},
-		"trial": {view: rollout.View{Active: 2, Wanted: 2, Base: 1, Trial: &rollout.Trial{}}, update: "revision 2 is on trial: it must become Ready in time, or revision 1 returns"},
-		"soak":  {view: rollout.View{Active: 2, Wanted: 2, Base: 1, Trial: &rollout.Trial{ReadyAt: 1}}, update: "revision 2 is on trial: it must stay Ready, or revision 1 returns"},
+		"trial": {view: rollout.View{Active: 2, Wanted: 2, Base: 1, Trial: &rollout.Trial{}}, update: "revision 2 is on trial: it must become Ready in time, or it is rolled back to revision 1"},
+		"soak":  {view: rollout.View{Active: 2, Wanted: 2, Base: 1, Trial: &rollout.Trial{ReadyAt: 1}}, update: "revision 2 is on trial: it must stay Ready, or it is rolled back to revision 1"},
 	} {
 		c.fact.Text = c.rollback
 		if RollbackText(c.view) != c.rollback || UpdateText(c.view) != c.update || RollbackOf(c.view) != c.fact {
@@ -122,8 +122,8 @@ func testRemovals(t *testing.T) {
 		t.Fatalf("%d views and %d facts, want those of db and web", len(views), len(facts))
 	}
 	for i, want := range []struct{ name, uid, text, message string }{
-		{"db", "4", "being removed: its containers have ended; mounts, network and cgroups are being removed for 1m0s", ""},
-		{"web", "1", "are being removed for 1m0s, which has failed 3 times: busy; mount", "busy\nmount"},
+		{"db", "4", "being removed: its containers have exited; removing mounts, network and cgroups for 1m0s", ""},
+		{"web", "1", "removing mounts, network and cgroups for 1m0s, failed 3 times: busy; mount", "busy\nmount"},
 	} {
 		v, f := views[i], facts[i]
 		if p := v.Pod; p.Name != want.name || string(p.UID) != want.uid || p.Status.Phase != corev1.PodUnknown || !p.DeletionTimestamp.Time.Equal(since) || !v.NextTry.Equal(since.Add(time.Hour)) {
@@ -251,7 +251,7 @@ func TestAnInputTellsOfPodsThatClashAndTheOwnDirectoryIsHidden(t *testing.T) {
 	}
 	s.Workloads.SetClashes([]workload.Clash{{Pod: runtimetest.KeyOf("web-0"), At: at(web.Input), By: at("/m/first.yaml")}, {At: at(bad.Input)}, {At: at("/m/gone.yaml")}})
 	got := s.Inputs()
-	line := "/m/web.yaml:3: the pod default/web-0 of this workload is not run: another one of that name is defined in /m/first.yaml:3"
+	line := "/m/web.yaml:3: pod default/web-0 of this workload is not run: another pod of that name is defined in /m/first.yaml:3"
 	if got[1].State != model.InputConflict || len(got[1].Errors) != 1 || !strings.HasPrefix(got[1].Errors[0], line) {
 		t.Errorf("%+v", got[1])
 	}

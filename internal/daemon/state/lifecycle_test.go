@@ -64,7 +64,7 @@ func TestWithoutARuntimeTheDesiredPodsAreUnknown(t *testing.T) {
 	s.Publish(fromFiles(serving("web")...))
 	s.Blind(lost)
 	views, err := s.Pods()
-	wantText(t, "Pods", err, "containers cannot be seen now: no; containerd")
+	wantText(t, "Pods", err, "the runtime does not respond: no; containerd")
 	if len(views) != 1 || views[0].Pod.Status.Phase != corev1.PodUnknown || views[0].Why != err.Error() || views[0].Origin.File != "/m/web.yaml" {
 		t.Errorf("clients see %+v", views)
 	}
@@ -111,11 +111,11 @@ func TestARuntimeThatIsOpenedEndsTheTroubleAndItsEndBringsItBack(t *testing.T) {
 		stop()
 		soon, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		wantText(t, "CheckPodLoop", s.CheckPodLoop(soon), "does not answer")
+		wantText(t, "CheckPodLoop", s.CheckPodLoop(soon), "does not respond")
 		s.Detach()
 		wantText(t, "CheckPodLoop", s.CheckPodLoop(t.Context()), "")
 		wantError(t, "Trouble", s.Trouble(), node.ErrStarting)
-		wantText(t, "CheckRuntime", s.CheckRuntime(t.Context()), "being opened")
+		wantText(t, "CheckRuntime", s.CheckRuntime(t.Context()), "connecting to the runtime")
 	})
 }
 

@@ -102,9 +102,9 @@ func removed(r *ctrd.Removal) *corev1.Pod {
 }
 
 func removalText(r *ctrd.Removal) string {
-	text := fmt.Sprintf("being removed: its containers have ended; mounts, network and cgroups are being removed for %s", time.Since(r.Since).Round(time.Second))
+	text := fmt.Sprintf("being removed: its containers have exited; removing mounts, network and cgroups for %s", time.Since(r.Since).Round(time.Second))
 	if r.Err != nil {
-		text += fmt.Sprintf(", which has failed %d times: %s", r.Failed, printer.OneLine(r.Err.Error()))
+		text += fmt.Sprintf(", failed %d times: %s", r.Failed, printer.OneLine(r.Err.Error()))
 	}
 	return text
 }

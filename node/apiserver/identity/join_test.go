@@ -216,7 +216,7 @@ func TestRequestsThatAreRefused(t *testing.T) {
 			csr.Status.Conditions = []certificatesv1.CertificateSigningRequestCondition{{Type: certificatesv1.CertificateFailed, Message: strings.Repeat("x", 5000)}}
 		},
 		"has been deleted": func(o *office, csr *certificatesv1.CertificateSigningRequest) { delete(o.kept, csr.Name) },
-		"it has ended on":  func(o *office, csr *certificatesv1.CertificateSigningRequest) { o.signs(-time.Second)(csr) },
+		"it expired on":    func(o *office, csr *certificatesv1.CertificateSigningRequest) { o.signs(-time.Second)(csr) },
 		"private key does not match": func(o *office, csr *certificatesv1.CertificateSigningRequest) {
 			csr.Status.Certificate = o.authority.Issue(o.t, apitest.Request{Name: "system:node:n1"}).Cert
 		},

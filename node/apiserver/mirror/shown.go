@@ -98,7 +98,7 @@ func EphemeralMessage(p *corev1.Pod) string {
 	for i := range p.Spec.EphemeralContainers {
 		names = append(names, p.Spec.EphemeralContainers[i].Name)
 	}
-	return fmt.Sprintf("monopod is not running ephemeral containers yet: %s; use `kubectl exec`", strings.Join(names, ", "))
+	return fmt.Sprintf("monopod does not support ephemeral containers yet: %s; use `kubectl exec`", strings.Join(names, ", "))
 }
 
 // withoutEphemeral has the status of a pod say that its ephemeral containers do not run.

@@ -176,7 +176,7 @@ func TestEphemeralContainersDoNotRun(t *testing.T) {
 		}
 	})
 	s := mirror.BoundLocal(running("web"), there).Pod.Status
-	const message = "monopod does not run ephemeral containers yet: debug, shell; use `kubectl exec`"
+	const message = "monopod does not support ephemeral containers yet: debug, shell; use `kubectl exec`"
 	if all := s.EphemeralContainerStatuses; len(all) != 2 || all[1].Name != "shell" || all[1].State.Waiting.Reason != mirror.ReasonNotSupported || all[1].State.Waiting.Message != message {
 		t.Errorf("%+v", s.EphemeralContainerStatuses)
 	}

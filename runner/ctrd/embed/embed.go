@@ -215,7 +215,7 @@ func cleanBundles(cfg Config) {
 				err = os.RemoveAll(dir)
 			}
 			if err != nil {
-				cfg.Log.Warn("the bundle of a removed container is left", "directory", dir, "err", err)
+				cfg.Log.Warn("cannot remove the bundle of a removed container", "directory", dir, "err", err)
 			}
 		}
 	}

@@ -88,7 +88,7 @@ func (r *Notices) LogNotice(n logs.Notice) {
 		r.Recorder.Event(ref, corev1.EventTypeWarning, EventLogsDropped, fmt.Sprintf("the output of container %s is dropped: %v", name, n.Err))
 		return
 	}
-	r.Recorder.Event(ref, corev1.EventTypeNormal, EventLogsResumed, fmt.Sprintf("the output of container %s is written again; %d lines are missing", name, n.Lines))
+	r.Recorder.Event(ref, corev1.EventTypeNormal, EventLogsResumed, fmt.Sprintf("the output of container %s is logged again; %d lines are missing", name, n.Lines))
 }
 
 func (r *Notices) nodeRef() corev1.ObjectReference {

@@ -63,7 +63,7 @@ func TestEvents(t *testing.T) {
 		},
 		"output again": {
 			func(r *Notices) { r.LogNotice(logs.Notice{Kind: logs.Resumed, Container: "c", Lines: 3}) },
-			[]string{"Pod web spec.containers{c} Normal LogsResumed: the output of container c is written again; 3 lines are missing"},
+			[]string{"Pod web spec.containers{c} Normal LogsResumed: the output of container c is logged again; 3 lines are missing"},
 		},
 		"output of a removed container": {func(r *Notices) { r.LogNotice(logs.Notice{Kind: logs.Resumed, Container: "gone"}) }, nil},
 		"removed logs": {
