@@ -38,7 +38,7 @@ func TestTheStatusLineSaysHowManyPodsRunAndWhyNot(t *testing.T) {
 		}
 		says("starting", false)
 		c.state.Blind(errors.New("no\ncontainerd"))
-		says("containers cannot be seen: no; containerd", false)
+		says("the runtime does not respond: no; containerd", false)
 		start(t, c, &machineParts{})
 		done := runtimetest.NewPod("done", runtimetest.NewContainer("c", runtimetest.ScriptSucceed))
 		done.Object.Spec.RestartPolicy = corev1.RestartPolicyNever
@@ -101,13 +101,13 @@ func TestTheRuntimeIsOpenedUntilItWorksAndWheneverItFails(t *testing.T) {
 				t.Errorf("after %v: %s, want %s", when, got, want)
 			}
 		}
-		at(100*time.Millisecond, "containers cannot be seen now: the disk is full")
-		at(1800*time.Millisecond, "containers cannot be seen now: the containerd inside monopod is still starting")
+		at(100*time.Millisecond, "the runtime does not respond: the disk is full")
+		at(1800*time.Millisecond, "the runtime does not respond: the containerd inside monopod is still starting")
 		at(3*time.Second, "web Running")
 		first := rt.fail
 		rt.fail = make(chan struct{}) // of the runtime that is opened next
 		close(first)
-		at(3*time.Second, "containers cannot be seen now: runtime: containerd is gone")
+		at(3*time.Second, "the runtime does not respond: runtime: containerd is gone")
 		at(4*time.Second, "web Running")
 		if len(opened) != 4 || opened[1] != FirstReopen || opened[2] != 3*FirstReopen || opened[3] != 3*time.Second+FirstReopen {
 			t.Errorf("opened after %v", opened)

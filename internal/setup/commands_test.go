@@ -255,7 +255,7 @@ func TestUninstallThatIsCutOffCanBeRepeated(t *testing.T) {
 		return nil, errors.New("runc is not in PATH")
 	}
 	r := clitest.Commands(commands).Run(ctx, p, "uninstall", "--yes", "--config", d.Path("config.yaml"))
-	if r.Code == program.ExitOK || !strings.Contains(r.Stderr, "cut off; `monopod uninstall` goes on where it was") {
+	if r.Code == program.ExitOK || !strings.Contains(r.Stderr, "interrupted; run `monopod uninstall` again to resume") {
 		t.Errorf("%+v", r)
 	}
 	if keys, err := d.Fake.List(t.Context()); err != nil || len(keys) != 1 || !exists(d.Path("root")) {

@@ -287,6 +287,19 @@ func (c *Controller) ShutDown(p *shutdown.Progress) {
 	c.cfg.Changed()
 }
 
+// Proceed implements shutdown.Pods.
+func (c *Controller) Proceed(p *shutdown.Progress) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.state.Shutdown == nil {
+		return false
+	}
+	c.state.Shutdown = p
+	c.applyLocked()
+	c.cfg.Changed()
+	return true
+}
+
 // ShuttingDown implements shutdown.Pods.
 func (c *Controller) ShuttingDown() bool {
 	_, is := c.Closed()

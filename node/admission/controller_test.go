@@ -142,7 +142,9 @@ func TestShutdownEndsWithAnUndrain(t *testing.T) {
 	if names, seen := m.Unstopped(); !slices.Equal(names, []string{"default/web"}) || !seen || m.halted() != "web" {
 		t.Errorf("first group: %v %v", names, seen)
 	}
-	m.ShutDown(shutdown.Last(groups))
+	if !m.Proceed(shutdown.Last(groups)) {
+		t.Error("the shutdown does not proceed")
+	}
 	if names, _ := m.Unstopped(); len(names) != 2 || m.halted() != "web critical" {
 		t.Errorf("last group: %v", names)
 	}
@@ -151,6 +153,9 @@ func TestShutdownEndsWithAnUndrain(t *testing.T) {
 	}
 	if _, err := m.Undrain(); err != nil || m.ShuttingDown() || m.rule != nil {
 		t.Errorf("undrain: %v", err)
+	}
+	if m.Proceed(shutdown.Last(groups)) || m.ShuttingDown() || m.rule != nil {
+		t.Error("the shutdown proceeds after the undrain")
 	}
 }
 

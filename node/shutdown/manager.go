@@ -45,6 +45,8 @@ type Logind interface {
 type Pods interface {
 	// ShutDown stops the pods that are due, and starts none; nil: the machine does not shut down.
 	ShutDown(*Progress)
+	// Proceed is ShutDown for the next group. It does nothing, and returns false, if the shutdown was cancelled meanwhile.
+	Proceed(*Progress) bool
 	// ShuttingDown reports whether the last Progress was not nil.
 	ShuttingDown() bool
 	// Unstopped returns the names of the pods that are due and still run; seen reports whether all pods are known.
@@ -190,8 +192,12 @@ func (m *Manager) stop(ctx context.Context, by string) {
 	if err := m.Marker.begin(); err != nil {
 		m.Log.Warn("record the shutdown of the machine", "err", err)
 	}
+	m.Pods.ShutDown(&Progress{Groups: m.Groups})
 	for i, g := range m.Groups {
-		m.Pods.ShutDown(&Progress{Groups: m.Groups, Current: i})
+		if !m.Pods.Proceed(&Progress{Groups: m.Groups, Current: i}) {
+			m.Log.Warn("the shutdown of the machine was cancelled; pods start again")
+			return
+		}
 		if left := m.await(ctx, g.Grace); len(left) > 0 && ctx.Err() == nil {
 			m.Log.Warn("pods have not stopped in time", "priority", g.Priority, "after", g.Grace, "pods", left)
 		}

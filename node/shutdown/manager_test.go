@@ -19,9 +19,24 @@ type fakePods struct {
 	progress []*Progress
 	stuck    []int
 	unseen   bool
+	// undrained is the group during which the shutdown is cancelled; 0 if it is not.
+	undrained int
 }
 
 func (f *fakePods) ShutDown(p *Progress) { f.progress = append(f.progress, p) }
+
+func (f *fakePods) Proceed(p *Progress) bool {
+	if !f.ShuttingDown() {
+		return false
+	}
+	if p.Current > 0 {
+		f.ShutDown(p)
+	}
+	if f.undrained > 0 && p.Current == f.undrained-1 {
+		f.ShutDown(nil)
+	}
+	return true
+}
 
 func (f *fakePods) ShuttingDown() bool {
 	return len(f.progress) > 0 && f.progress[len(f.progress)-1] != nil
@@ -29,7 +44,7 @@ func (f *fakePods) ShuttingDown() bool {
 
 func (f *fakePods) Unstopped() (names []string, seen bool) {
 	for _, group := range f.stuck {
-		if group <= f.progress[len(f.progress)-1].Current {
+		if p := f.progress[len(f.progress)-1]; p != nil && group <= p.Current {
 			names = append(names, "default/stuck")
 		}
 	}
@@ -94,6 +109,17 @@ func TestPodsThatDoNotStopInTimeAreLogged(t *testing.T) {
 		}
 		if !strings.Contains(log.String(), "default/stuck") || !strings.Contains(log.String(), "the shutdown may continue") {
 			t.Errorf("%s", &log)
+		}
+	})
+}
+
+func TestACancelledShutdownStopsNoFurtherGroup(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		pods := &fakePods{undrained: 1}
+		newManager(t, pods, &fakeLogind{}, &log).stop(t.Context(), "a test")
+		if len(pods.progress) != 2 || pods.ShuttingDown() || !strings.Contains(log.String(), "was cancelled") || strings.Contains(log.String(), "may continue") {
+			t.Errorf("%+v\n%s", pods.progress, &log)
 		}
 	})
 }

@@ -1,6 +1,7 @@
 package why
 
 import (
+	"cmp"
 	"fmt"
 
 	"monopod/internal/cause"
@@ -22,10 +23,7 @@ func (s *failedStep) explain() {
 		s.retried("restart")
 		s.act("correct %s.lifecycle.postStart in %s", s.field(c.Container), s.place())
 	default:
-		kind, who := cause.Start, "the pod"
-		if c.Kind == cause.Config {
-			kind = c.Kind
-		}
+		kind, who := cmp.Or(c.Kind, cause.Start), "the pod"
 		if c.Container != "" {
 			who = "container " + c.Container
 		}

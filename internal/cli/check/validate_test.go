@@ -135,7 +135,7 @@ func TestManifestFilesAreThoseThatTheDaemonReads(t *testing.T) {
 		filepath.Join(dir, "sub/notes.txt"): "sub/notes.txt: # sub/notes.txt",
 		filepath.Join(dir, "none"):          "none: open $DIR/none: no such file or directory",
 		"-":                                 verdict.StdinName + ": typed",
-		"https://h/a.yaml":                  "https://h/a.yaml: URLs are not fetched here; use curl -fsSL URL | monopod ... -, or name it in sources of the configuration",
+		"https://h/a.yaml":                  "https://h/a.yaml: URLs are not fetched here; use curl -fsSL URL | monopod ... -, or add it to sources in the configuration",
 	} {
 		if got := list(path); got != want {
 			t.Errorf("%s:\n%s\nwant\n%s", path, got, want)

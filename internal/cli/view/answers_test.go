@@ -54,10 +54,10 @@ func TestStatusShowsAllThatTheDaemonTells(t *testing.T) {
 	want := "          PROCESSES  MEMORY  WAKE-UPS/H  WRITTEN  WRITTEN/H  AGE\n" +
 		"monopod  1  40.0 MiB  3600  10.0 MiB  5.0 MiB  120m\n" +
 		"shims  0  0.0 MiB  0  0.0 MiB  0.0 MiB  -\n" +
-		"\nmonopod has the cgroup /monopod-agent, with 96.0 MiB of memory and 0.50 processors.\n" +
+		"\nmonopod runs in cgroup /monopod-agent, with 96.0 MiB of memory and 0.50 processors.\n" +
 		"\nCONDITION  STATUS  SINCE  MESSAGE\nMemoryPressure  True  3h  little is free\n" +
 		"\nwarning: a file cannot be read\n" +
-		"\nIts garbage collector tries to do with 72.0 MiB of memory (agentMemoryBudget, or GOMEMLIMIT).\n"
+		"\nThe memory target of its garbage collector is 72.0 MiB (agentMemoryBudget, or GOMEMLIMIT).\n"
 	if got := run("status"); got != clitest.Printed(want, "", 0) {
 		t.Errorf("%+v\nwant\n%s", got, want)
 	}
@@ -96,7 +96,7 @@ func TestGetPodsTellsWhyPodsWait(t *testing.T) {
 		{localapi.Schedule{ShuttingDown: true, Drained: true}, "\nThis machine is shutting down: pods are being stopped.\n"},
 		{localapi.Schedule{Drained: true, Cordoned: true}, "\nThis machine is drained: `monopod undrain` lets pods run again.\n"},
 		{localapi.Schedule{Drained: true, Since: since}, "\nThis machine is drained since " + since.Format(time.RFC3339) + ": `monopod undrain` lets pods run again.\n"},
-		{localapi.Schedule{Cordoned: true, Since: since}, "\nThis machine is cordoned since " + since.Format(time.RFC3339) + ": pods that are not there wait for `monopod uncordon`.\n"},
+		{localapi.Schedule{Cordoned: true, Since: since}, "\nThis machine is cordoned since " + since.Format(time.RFC3339) + ": new pods wait for `monopod uncordon`.\n"},
 	} {
 		answers["/v1/drain"] = c.s
 		if got := run("get", "pods"); got.Stderr != c.want || got.Code != 0 || !strings.Contains(got.Stdout, "default  web  1/1  Running") {
