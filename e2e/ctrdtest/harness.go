@@ -51,7 +51,7 @@ type World struct {
 var (
 	// Patience is the timeout of conditions.
 	Patience = testbed.Patience()
-	subnets = testbed.Subnets{Prefix: "10.201"}
+	subnets  = testbed.Subnets{Prefix: "10.201"}
 )
 
 // NewWorld makes the directories, with an archive of the test image to preload.

@@ -11,8 +11,6 @@ var (
 	edited        = runtimetest.Edited
 	key           = runtimetest.KeyOf
 	at            = runtimetest.At
-	running       = runtimetest.Running
-	exited        = runtimetest.Exited
 	conditionsOf  = runtimetest.ConditionsOf
 	initPod       = runtimetest.WithInit
 	testSidecar   = runtimetest.NewSidecar
