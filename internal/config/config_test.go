@@ -257,7 +257,10 @@ func TestEachKeyCanBeSetByFileVariableAndFlagAndEachLaterOneWins(t *testing.T) {
 		"authentication.webhook.enabled":   "kubeconfig: /x\n",
 		"authorization.mode":               "kubeconfig: /x\n",
 	}
-	for _, k := range Keys() {
+	for i, k := range Keys() {
+		if testing.Short() && i%3 != 0 {
+			continue
+		}
 		t.Run(k.Path, func(t *testing.T) {
 			v, ok := special[k.Path]
 			if !ok {

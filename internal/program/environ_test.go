@@ -9,7 +9,7 @@ import (
 	"monopod/internal/testfiles"
 )
 
-func TestClientsFindTheSocketByFlagVariableOrConfiguration(t *testing.T) {
+func TestClientsFindTheSocket(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	file := filepath.Join(dir, "config.yaml")

@@ -137,7 +137,10 @@ func TestCorpusWithoutFates(t *testing.T) {
 	t.Parallel()
 	known := knownDifferences(t)
 	pods := 0
-	for _, f := range corpus.Open(t) {
+	for n, f := range corpus.Open(t) {
+		if testing.Short() && n%3 != 0 {
+			continue
+		}
 		docs := document.Split(f.Data)
 		for i, d := range docs {
 			pod, err := strictPod(d)
@@ -155,6 +158,9 @@ func TestCorpusWithoutFates(t *testing.T) {
 			}
 			delete(known, name)
 		}
+	}
+	if testing.Short() {
+		return
 	}
 	for name := range known {
 		t.Errorf("the list of known differences has a stale line: %s", name)
