@@ -14,6 +14,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -231,12 +232,13 @@ func TestStreamEndsWithItsReceiver(t *testing.T) {
 
 func TestPullEndsWithItsLastImage(t *testing.T) {
 	var reply []string
-	var asked string
+	asked := ""
+	requests := make(chan string, 1)
 	c := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
-		asked = r.Method + " " + r.URL.RequestURI() + " " + string(body)
+		requests <- r.Method + " " + r.URL.RequestURI() + " " + string(body)
 		answer(reply...)(w, r)
-		if strings.Contains(asked, "hang") {
+		if strings.Contains(string(body), "hang") {
 			<-r.Context().Done()
 		}
 	})
@@ -249,6 +251,7 @@ func TestPullEndsWithItsLastImage(t *testing.T) {
 			got = append(got, e.Image+" "+e.State)
 			return nil
 		})
+		asked = <-requests
 		return strings.Join(got, ", "), err
 	}
 	reply = []string{`{"image":"a","state":"Pulling","done":1}`, `{"image":"hang","state":"Failed"}`, `{"image":"a","state":"Pulled"}`}
@@ -442,10 +445,10 @@ func TestAnswersAreBounded(t *testing.T) {
 }
 
 func TestDaemonThatHangs(t *testing.T) {
-	var first string
+	var first atomic.Pointer[string]
 	c := serve(t, func(w http.ResponseWriter, r *http.Request) {
-		if first != "" {
-			answer(first)(w, r)
+		if text := first.Load(); text != nil {
+			answer(*text)(w, r)
 		}
 		<-r.Context().Done()
 	})
@@ -461,7 +464,7 @@ func TestDaemonThatHangs(t *testing.T) {
 	late("no stream", c.WatchAll(t.Context(), func(localclient.PodEvent) error { return nil }))
 	_, err = c.ReadFiles(t.Context(), place, func(io.Reader) error { return nil })
 	late("no files", err)
-	first = `{"items":[`
+	first.Store(new(`{"items":[`))
 	_, err = c.Pods(t.Context(), "")
 	late("half an answer", err)
 	var body io.ReadCloser
