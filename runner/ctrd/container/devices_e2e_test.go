@@ -106,7 +106,7 @@ func TestDevicesByNumberBelongToOneContainer(t *testing.T) {
 	ctrdtest.Check(t, a.Apply(t.Context(), first.Key(), first, runner.Action{Kind: runner.CreateContainer, Container: "c"}))
 	ctrdtest.Check(t, ctrdtest.RemovePod(t.Context(), a, first.Key()))
 	ctrdtest.Check(t, a.Apply(t.Context(), third.Key(), third, runner.Action{Kind: runner.CreateContainer, Container: "c"}))
-	if err := a.Apply(t.Context(), third.Key(), devicePod(t, "third", "a: b", "true", 3), runner.Action{Kind: runner.CheckPod}); err == nil || !strings.Contains(err.Error(), "3 devices example.com/dev are wanted") {
+	if err := a.Apply(t.Context(), third.Key(), devicePod(t, "third", "a: b", "true", 3), runner.Action{Kind: runner.CheckPod}); err == nil || !strings.Contains(err.Error(), "3 devices example.com/dev are requested") {
 		t.Errorf("a check of what the machine does not have: %v", err)
 	}
 	for _, pod := range []*manifests.Pod{second, third} {
