@@ -167,7 +167,7 @@ func testWhatItNeedsIsGone(t *testing.T, s *apitest.Server, in *instance) {
 	})
 	in.eventually("why says so", func() error {
 		out, err := in.run("why", "bound")
-		if err == nil && !strings.Contains(out, "the pod uses the Secret db, which no source defines") {
+		if err == nil && !strings.Contains(out, "the pod uses Secret db, which no source defines") {
 			err = errors.New(out)
 		}
 		return err

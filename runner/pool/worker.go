@@ -534,7 +534,7 @@ func (w *preparer) fail(a runner.Action, failed error) {
 		f.Count = last.Count + 1
 	}
 	w.observed.Failures[key] = f
-	args := []any{"action", string(a.Kind), "reason", f.Reason, "again", f.Due().Sub(f.At)}
+	args := []any{"action", string(a.Kind), "reason", f.Reason, "retry_in", f.Due().Sub(f.At)}
 	if a.Container != "" {
 		args = append(args, "container", a.Container)
 	}
