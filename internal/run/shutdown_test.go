@@ -3,11 +3,8 @@ package run
 import (
 	"context"
 	"errors"
-	"fmt"
-	"io"
 	"os"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -21,88 +18,11 @@ import (
 	"monopod/runner/runtimetest"
 )
 
-// standInLogind is a logind with an InhibitDelayMaxSec of 5 s. The VM of .ci/vm-systemd has the real one.
-type standInLogind struct {
-	next chan bool
-
-	mu       sync.Mutex
-	most     time.Duration
-	allowed  time.Duration // by the drop-in
-	locks    int           // held
-	taken    int
-	reloaded int
-}
-
-type standInLock struct {
-	l    *standInLogind
-	once sync.Once
-}
-
-func (k *standInLock) Close() error {
-	k.once.Do(func() {
-		k.l.mu.Lock()
-		defer k.l.mu.Unlock()
-		k.l.locks--
-	})
-	return nil
-}
-
-func (l *standInLogind) DelayMax(context.Context) (time.Duration, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.most, nil
-}
-
-func (l *standInLogind) Preparing(context.Context) (bool, error) { return false, nil }
-
-func (l *standInLogind) Inhibit(context.Context) (io.Closer, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.locks++
-	l.taken++
-	return &standInLock{l: l}, nil
-}
-
-func (l *standInLogind) Reload(context.Context) error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.most = l.allowed
-	l.reloaded++
-	return nil
-}
-
-func (l *standInLogind) Next(ctx context.Context) (bool, error) {
-	select {
-	case <-ctx.Done():
-		return false, ctx.Err()
-	case down, open := <-l.next:
-		if !open {
-			return false, errors.New("the bus is gone")
-		}
-		return down, nil
-	}
-}
-
-func (l *standInLogind) Close() error { return nil }
-
-// held waits until so many locks are held.
-func (l *standInLogind) held(d *clitest.Daemon, locks, taken int) {
-	d.T.Helper()
-	d.Eventually(fmt.Sprintf("%d locks are held", locks), func() error {
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		if l.locks != locks || l.taken != taken {
-			return fmt.Errorf("%d are, of %d", l.locks, l.taken)
-		}
-		return nil
-	})
-}
-
 // goingDown is a daemon on a machine with a logind.
-func goingDown(t *testing.T, config ...string) (*clitest.Daemon, *standInLogind) {
+func goingDown(t *testing.T, config ...string) (*clitest.Daemon, *clitest.Logind) {
 	t.Helper()
 	d := newDaemon(t, config...)
-	l := &standInLogind{next: make(chan bool), most: 5 * time.Second}
+	l := &clitest.Logind{Downs: make(chan bool), Most: 5 * time.Second}
 	h, _ := clitest.StandInHost(t, d.Dir, false)
 	tries := 0
 	h.Connect = func(context.Context) (shutdown.Logind, error) {
@@ -118,21 +38,19 @@ func goingDown(t *testing.T, config ...string) (*clitest.Daemon, *standInLogind)
 func TestAShutdownStopsPodsByPriorityThenLetsTheMachineGo(t *testing.T) {
 	t.Parallel()
 	d, l := goingDown(t, "shutdownGracePeriod: 30s", "shutdownGracePeriodCriticalPods: 10s")
-	l.mu.Lock()
-	l.allowed = 35 * time.Second
-	l.mu.Unlock()
+	l.Allowed = 35 * time.Second
 	d.Put("usual.yaml", clitest.PodOfPriority("usual", runtimetest.ScriptServe, 0))
 	d.Put("vital.yaml", clitest.PodOfPriority("vital", runtimetest.ScriptServe, runner.CriticalPriority))
 	d.Start()
 	d.Phase("usual", "Running")
 	d.Phase("vital", "Running")
-	l.held(d, 1, 1)
-	if text := clitest.ReadFile(t, d.Path("logind", "99-monopod.conf")); !strings.Contains(text, "\nInhibitDelayMaxSec=35\n") || l.reloaded != 1 {
-		t.Errorf("%d reloads of %s", l.reloaded, text)
+	l.Held(d, 1, 1)
+	if text := clitest.ReadFile(t, d.Path("logind", "99-monopod.conf")); !strings.Contains(text, "\nInhibitDelayMaxSec=35\n") || l.Reloaded() != 1 {
+		t.Errorf("%d reloads of %s", l.Reloaded(), text)
 	}
 	d.Fake.Journal()
-	l.next <- true
-	l.held(d, 0, 1)
+	l.Downs <- true
+	l.Held(d, 0, 1)
 	var stopped []string
 	for _, e := range d.Fake.Journal() {
 		if e.Action.Kind == runner.StopContainer {
@@ -185,12 +103,12 @@ func TestAShutdownThatIsCancelledLetsPodsRunAgain(t *testing.T) {
 	d.Put("web.yaml", clitest.PodOfPriority("web", runtimetest.ScriptServe, 0))
 	d.Start()
 	d.Phase("web", "Running")
-	l.held(d, 1, 1)
-	l.next <- true
-	l.held(d, 0, 1)
+	l.Held(d, 1, 1)
+	l.Downs <- true
+	l.Held(d, 0, 1)
 	d.Phase("web", "Terminated")
-	l.next <- false
-	l.held(d, 1, 2)
+	l.Downs <- false
+	l.Held(d, 1, 2)
 	d.Phase("web", "Running")
 	if _, err := os.Stat(d.Path("root", "graceful_node_shutdown_state")); !os.IsNotExist(err) {
 		t.Errorf("the marker stays: %v", err)
@@ -203,8 +121,8 @@ func TestLogindIsFoundLater(t *testing.T) {
 	d.Put("web.yaml", clitest.PodOfPriority("web", runtimetest.ScriptServe, 0))
 	d.Start()
 	d.Phase("web", "Running")
-	l.held(d, 1, 1)
-	close(l.next) // the bus is restarted
+	l.Held(d, 1, 1)
+	close(l.Downs) // the bus is restarted
 	d.Eventually("the lock is lost", func() error {
 		if !strings.Contains(d.Log.String(), "the bus is gone") {
 			return errors.New("it is not")

@@ -102,7 +102,7 @@ func SilentDaemon(t testing.TB) string {
 	return socket
 }
 
-// Logind is a logind whose InhibitDelayMaxSec is Most.
+// Logind is a logind whose InhibitDelayMaxSec is Most. The VM of .ci/vm-systemd has the real one.
 type Logind struct {
 	// Downs has each change of what is going on: the machine goes down, or does not after all. When it is closed, the bus is gone.
 	Downs chan bool
