@@ -282,6 +282,10 @@ func (c *Controller) HandOver(ctx context.Context) {
 func (c *Controller) ShutDown(p *shutdown.Progress) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.shutDownLocked(p)
+}
+
+func (c *Controller) shutDownLocked(p *shutdown.Progress) {
 	c.state.Shutdown = p
 	c.applyLocked()
 	c.cfg.Changed()
@@ -294,9 +298,7 @@ func (c *Controller) Proceed(p *shutdown.Progress) bool {
 	if c.state.Shutdown == nil {
 		return false
 	}
-	c.state.Shutdown = p
-	c.applyLocked()
-	c.cfg.Changed()
+	c.shutDownLocked(p)
 	return true
 }
 

@@ -112,7 +112,7 @@ func (m *Manager) listen(ctx context.Context) {
 		}
 		if err.Error() != last {
 			last = err.Error()
-			m.Log.Warn("cannot delay a shutdown of the machine until pods have stopped", "err", err, "retryIn", wait)
+			m.Log.Warn("cannot delay a shutdown of the machine until pods have stopped", "err", err, "retry_in", wait)
 		}
 		pause.For(ctx, wait)
 		wait = min(2*wait, reconnectLast)
@@ -194,8 +194,8 @@ func (m *Manager) stop(ctx context.Context, by string) {
 	}
 	m.Pods.ShutDown(&Progress{Groups: m.Groups})
 	for i, g := range m.Groups {
-		if !m.Pods.Proceed(&Progress{Groups: m.Groups, Current: i}) {
-			m.Log.Warn("the shutdown of the machine was cancelled; pods start again")
+		if i > 0 && !m.Pods.Proceed(&Progress{Groups: m.Groups, Current: i}) {
+			m.cancelled()
 			return
 		}
 		if left := m.await(ctx, g.Grace); len(left) > 0 && ctx.Err() == nil {
