@@ -44,7 +44,7 @@ exec runc "$@"
 		{"run", "hostNetwork: true, runtimeClassName: slow,", "the container runtime is starting container c, started ", runtime},
 	} {
 		in.put(c.pod, podOf(c.pod, "image: "+image+", "+sleeping, c.spec))
-		if text := in.explains(c.pod, cause.Underway, c.says, "is starting"); strings.Contains(text, "no problem") {
+		if text := in.explains(c.pod, cause.InProgress, c.says, "is starting"); strings.Contains(text, "no problem") {
 			t.Errorf("of a pod that may hang:\n%s", text)
 		}
 		in.write(c.letGo+".go", "")

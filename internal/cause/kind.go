@@ -116,14 +116,14 @@ const (
 	OutOfResource Kind = "OutOfResource"
 	NodeMismatch  Kind = "NodeMismatch"
 	UnderPressure Kind = "UnderPressure"
-	// MadeRoom has as Pod the pod that needs the room.
-	MadeRoom Kind = "MadeRoom"
+	// Preempted has as Pod the pod that takes the place.
+	Preempted Kind = "Preempted"
 	// Evicted has the Resource that the machine lacks, or as Fault the limit that the pod exceeded.
 	Evicted   Kind = "Evicted"
 	Deadline  Kind = "DeadlineExceeded"
 	PodFailed Kind = "PodFailed"
 	Removing  Kind = "Removing"
-	Underway  Kind = "Underway"
+	InProgress  Kind = "InProgress"
 	Stalled   Kind = "Stalled"
 	Kept      Kind = "Kept"
 	Other     Kind = "Other"

@@ -47,8 +47,8 @@ const (
 	TroubleStep TroubleKind = "Step"
 	// TroubleFailed means that the pod has failed as a whole.
 	TroubleFailed TroubleKind = "Failed"
-	// TroubleUnderway means that an operation takes its time; it is not a failure.
-	TroubleUnderway TroubleKind = "Underway"
+	// TroubleInProgress means that an operation takes its time; it is not a failure.
+	TroubleInProgress TroubleKind = "InProgress"
 	// TroubleExited means that the container has ended.
 	TroubleExited TroubleKind = "Exited"
 	// TroubleProbe means that a probe has failed, or has not succeeded yet.

@@ -52,7 +52,7 @@ func TestHeadlines(t *testing.T) {
 		{"is not ready", oneOf(web(ended(1, "Error", "")))},
 		{"has failed", oneOf(web(dead(corev1.PodFailed), trouble(model.Trouble{Kind: "Failed", Reason: "DeadlineExceeded"})))},
 		{"is being removed", oneOf(web(trouble(model.Trouble{Kind: "Removing", Text: "deleted"})))},
-		{"is starting", oneOf(web(waits("ContainerCreating"), trouble(model.Trouble{Kind: "Underway", Text: "pulling"})))},
+		{"is starting", oneOf(web(waits("ContainerCreating"), trouble(model.Trouble{Kind: "InProgress", Text: "pulling"})))},
 		{"has unknown status", oneOf(web(dead(corev1.PodUnknown)))},
 		{"is ready, with problems", oneOf(web(func(p *why.Pod) { p.LogsDropped = "its output is lost" }))},
 		{"is ready, with problems", oneOf(web(func(p *why.Pod) { p.Rollback.Text = "revision 1 runs" }))},
@@ -396,7 +396,7 @@ func TestGuessedNamesOfBrokenDocuments(t *testing.T) {
 
 func TestOperationsThatTakeLong(t *testing.T) {
 	underway := func(p *why.Pod) {
-		p.Trouble = model.Trouble{Kind: "Underway", Container: "app", Text: "container app: starting"}
+		p.Trouble = model.Trouble{Kind: "InProgress", Container: "app", Text: "container app: starting"}
 	}
 	for _, tt := range []struct {
 		name   string
@@ -405,8 +405,8 @@ func TestOperationsThatTakeLong(t *testing.T) {
 		cause  string
 		next   string
 	}{
-		{"a moment", doing("StartContainer", 500*time.Millisecond), cause.Underway, "container app: starting", "no problem: it continues as soon as that is done"},
-		{"a while", doing("StartContainer", 3*time.Second), cause.Underway, "the container runtime is starting container app, started 3s ago", "after 10s, `monopod why` shows what to check"},
+		{"a moment", doing("StartContainer", 500*time.Millisecond), cause.InProgress, "container app: starting", "no problem: it continues as soon as that is done"},
+		{"a while", doing("StartContainer", 3*time.Second), cause.InProgress, "the container runtime is starting container app, started 3s ago", "after 10s, `monopod why` shows what to check"},
 		{"far too long", doing("StopContainer", 30*time.Second), cause.Stalled, "the container runtime is stopping container app, started 30s ago (StopContainer)", "it is aborted in 90s and retried"},
 		{"the network", phase("CreateSandbox", "set up network", 15*time.Second), cause.Stalled, "the network of the pod is being set up, started 15s", "it is aborted in 105s"},
 		{"a sandbox", doing("ReviveSandbox", 15*time.Second), cause.Stalled, "the container runtime is starting the pod", "it is aborted in 105s"},
@@ -458,7 +458,7 @@ func TestEvictedPodsAndTheirReturn(t *testing.T) {
 	}{
 		"its own limit": {evicted("Evicted", ""), cause.Evicted, "60s ago because it used too much disk space: too much", "it is recreated in 9s with empty volumes", "raise the limit"},
 		"the machine":   {evicted("Evicted", "memory"), cause.Evicted, "because the machine ran low on a resource", "it is recreated in 9s", "monopod.dev/protected"},
-		"a better pod":  {evicted("Preempting", ""), cause.MadeRoom, "it was preempted 60s ago: too much", "it is recreated in 9s", "give it a higher priority"},
+		"a better pod":  {evicted("Preempting", ""), cause.Preempted, "it was preempted 60s ago: too much", "it is recreated in 9s", "give it a higher priority"},
 		"it still runs": {evicted("Evicted", "", func(p *why.Pod) { p.Object.Status = web().Object.Status }), cause.Evicted, "too much disk space", "remaining containers are being stopped", "raise the limit"},
 		"only once":     {evicted("Evicted", "", func(p *why.Pod) { p.Object.Spec.RestartPolicy = corev1.RestartPolicyNever }), cause.Evicted, "too much", "it is not recreated", "raise the limit"},
 		"of a cluster": {evicted("Evicted", "", func(p *why.Pod) {

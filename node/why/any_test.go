@@ -26,7 +26,7 @@ func anyCause(t *rapid.T) cause.Cause {
 		cause.MissingSecret, cause.MissingKey, cause.MissingClaim, cause.ClaimUnbound, cause.HostPath, cause.Mount, cause.HostPortPod,
 		cause.HostPortProcess, cause.UIDConflict, cause.PodCIDR, cause.CNIPlugin, cause.Network, cause.CommandNotFound, cause.NonRoot, cause.Config,
 		cause.ProfileUnusable, cause.Start, cause.Hook, cause.Drained, cause.ShuttingDown, cause.TooManyPods, cause.OutOfResource, cause.NodeMismatch,
-		cause.UnderPressure, cause.Evicted, cause.Underway, cause.ProbeFailed,
+		cause.UnderPressure, cause.Evicted, cause.InProgress, cause.ProbeFailed,
 	}
 	faults := []cause.Fault{
 		"", cause.Refused, cause.TimedOut, cause.NotFound, cause.NoProgram, cause.Reserved, cause.Cordoned, cause.HandedOver, cause.NotExecutable,
@@ -81,7 +81,7 @@ func anyPod(t *rapid.T, name string) why.Pod {
 	container := rapid.SampledFrom([]string{"", "app", "setup", "unknown"}).Draw(t, "container")
 	p.Trouble = model.Trouble{
 		Kind: rapid.SampledFrom([]model.TroubleKind{
-			"", "Blind", "Removing", "Held", "Halted", "Step", "Failed", "Underway", "Exited", "Probe", "Resize", "Kept",
+			"", "Blind", "Removing", "Held", "Halted", "Step", "Failed", "InProgress", "Exited", "Probe", "Resize", "Kept",
 		}).Draw(t, "trouble"),
 		Container: container, Message: "message", Text: "text",
 		Reason: rapid.SampledFrom([]string{

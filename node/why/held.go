@@ -47,7 +47,7 @@ func (h *heldPod) held() {
 		h.cause(c.Kind, "", "%s", m)
 		h.next(time.Time{}, "it starts as soon as another pod is removed")
 		h.act("remove a pod, or raise maxPods%s", inFile(h.Places.Config))
-	case cause.Underway:
+	case cause.InProgress:
 		h.cause(c.Kind, "", "%s", m)
 		h.next(time.Time{}, "it starts as soon as that is known, usually at once")
 	case cause.Drained, cause.ShuttingDown:
@@ -116,7 +116,7 @@ func (h *heldPod) evicted() {
 	t, pressed := h.Trouble, h.Trouble.Cause.Resource != ""
 	switch {
 	case t.Reason == "Preempting":
-		h.cause(cause.MadeRoom, "", "it was preempted%s: %s", h.ago(t.At), t.Message)
+		h.cause(cause.Preempted, "", "it was preempted%s: %s", h.ago(t.At), t.Message)
 	case pressed:
 		h.cause(cause.Evicted, "", "it was evicted%s because the machine ran low on a resource: %s", h.ago(t.At), t.Message)
 	default:

@@ -84,7 +84,7 @@ func (o *operation) busy() bool {
 	if d == nil {
 		return false
 	}
-	o.cause(cause.Underway, d.Container, "%s, started %s ago", doingText(d), short(o.Now.Sub(d.Since)))
+	o.cause(cause.InProgress, d.Container, "%s, started %s ago", doingText(d), short(o.Now.Sub(d.Since)))
 	o.next(time.Time{}, "this takes less than a second on a healthy machine; after %s, `monopod why` shows what to check", short(slow))
 	return true
 }
@@ -92,9 +92,9 @@ func (o *operation) busy() bool {
 // endedByOthers is about a container that is about to start again after it was ended though nothing was wrong with it.
 func (o *operation) endedByOthers(name string) {
 	if o.EndedBy[name] == "Reboot" {
-		o.cause(cause.Underway, name, "container %s exited when the machine rebooted", name)
+		o.cause(cause.InProgress, name, "container %s exited when the machine rebooted", name)
 	} else {
-		o.cause(cause.Underway, name, "container %s was stopped by monopod, for example for an edit or a drain; the container itself has no problem", name)
+		o.cause(cause.InProgress, name, "container %s was stopped by monopod, for example for an edit or a drain; the container itself has no problem", name)
 	}
 	o.retried("restart")
 }
@@ -102,12 +102,12 @@ func (o *operation) endedByOthers(name string) {
 func (o *operation) underway() {
 	o.waiting()
 	if c := o.Trouble.Container; c != "" && o.isInit(c) && o.chain.Reason == cause.InitContainer {
-		o.cause(cause.Underway, c, "init container %s: %s%s", c, o.Trouble.Cause.Detail, o.since(c))
+		o.cause(cause.InProgress, c, "init container %s: %s%s", c, o.Trouble.Cause.Detail, o.since(c))
 	} else {
-		o.cause(cause.Underway, c, "%s", o.Trouble.Text)
+		o.cause(cause.InProgress, c, "%s", o.Trouble.Text)
 	}
 	for _, p := range o.Pulls {
-		o.cause(cause.Underway, o.Trouble.Container, "%s: %s, started %s ago", p.Image, units.Progress(p.Done, p.Total), short(o.Now.Sub(p.Since)))
+		o.cause(cause.InProgress, o.Trouble.Container, "%s: %s, started %s ago", p.Image, units.Progress(p.Done, p.Total), short(o.Now.Sub(p.Since)))
 	}
 	if st := o.status(o.Trouble.Container); st != nil && st.State.Waiting != nil && st.LastTerminationState.Terminated != nil && o.restartedOften(st) && o.EndedBy[st.Name] == "" {
 		explainExit(o.builder, st.Name)

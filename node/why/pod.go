@@ -46,9 +46,9 @@ func (b *builder) headline() string {
 		state = "has unknown status: " + b.silence()
 	case b.chain.Reason == cause.Removing, b.Trouble.Kind == model.TroubleRemoving:
 		state = "is being removed"
-	case b.chain.Reason == cause.Updating, b.chain.Reason == cause.Underway && b.ready():
+	case b.chain.Reason == cause.Updating, b.chain.Reason == cause.InProgress && b.ready():
 		state = "is being updated"
-	case b.chain.Reason == cause.Underway:
+	case b.chain.Reason == cause.InProgress:
 		state = "is starting"
 	case b.Object.Status.Phase == corev1.PodFailed:
 		state = "has failed"
@@ -130,7 +130,7 @@ func (b *builder) causes() {
 			held.removing()
 		}
 		op.stalled(d)
-		if b.Trouble.Kind == model.TroubleUnderway || b.Trouble.Kind == model.TroubleRemoving || b.Trouble.Kind == "" {
+		if b.Trouble.Kind == model.TroubleInProgress || b.Trouble.Kind == model.TroubleRemoving || b.Trouble.Kind == "" {
 			return
 		}
 	}
@@ -164,7 +164,7 @@ func (b *builder) causes() {
 	case model.TroubleKept:
 		b.cause(cause.Kept, "", "%s", b.Trouble.Text)
 		b.next(time.Time{}, "it follows its manifest again as soon as its source can be read")
-	case model.TroubleUnderway:
+	case model.TroubleInProgress:
 		op.underway()
 	default:
 		b.quiet()
@@ -197,7 +197,7 @@ func (b *builder) updating() {
 	switch {
 	case b.Update == "" || b.Rollback.Text != "":
 		return
-	case b.chain.Reason != "" && b.chain.Reason != cause.Underway: // not what is in the way, but what comes of it
+	case b.chain.Reason != "" && b.chain.Reason != cause.InProgress: // not what is in the way, but what comes of it
 		i := slices.IndexFunc(b.chain.Steps, func(s Step) bool { return s.Kind == Action })
 		if i < 0 {
 			i = len(b.chain.Steps)
@@ -264,7 +264,7 @@ func (b *builder) gates() {
 		b.act("remove readinessGates from %s", b.place())
 		return
 	}
-	b.cause(cause.Underway, "", "it is about to become ready")
+	b.cause(cause.InProgress, "", "it is about to become ready")
 	b.next(time.Time{}, "no action is needed")
 }
 

@@ -337,10 +337,10 @@ func TestEachCauseHasItsChain(t *testing.T) {
 		"out of cpu":         oneOf(web(waits(""), trouble(model.Trouble{Kind: "Held", Reason: "OutOfcpu", Message: "Node didn't have enough resource: cpu, requested: 1500, used: 3000, capacity: 4000", Cause: cause.Cause{Kind: cause.OutOfResource, Resource: "cpu"}}))),
 		"another node":       oneOf(web(waits(""), trouble(model.Trouble{Kind: "Held", Reason: "NodeAffinity", Message: "Predicate NodeAffinity failed: node(s) didn't match Pod's node affinity/selector: nodeLabels has no disk=ssd", Cause: cause.Cause{Kind: cause.NodeMismatch}}))),
 		"under pressure":     oneOf(web(waits(""), trouble(model.Trouble{Kind: "Held", Reason: "Evicted", Message: "The node had condition: [MemoryPressure].", Cause: cause.Cause{Kind: cause.UnderPressure}}))),
-		"made room":          oneOf(web(waits(""), trouble(model.Trouble{Kind: "Failed", Reason: "Preempting", Message: "Preempted in order to admit critical pod default/db", Cause: cause.Cause{Kind: cause.MadeRoom, Pod: "default/db"}, At: now.Add(-4 * time.Second)}), next(6*time.Second))),
+		"made room":          oneOf(web(waits(""), trouble(model.Trouble{Kind: "Failed", Reason: "Preempting", Message: "Preempted in order to admit critical pod default/db", Cause: cause.Cause{Kind: cause.Preempted, Pod: "default/db"}, At: now.Add(-4 * time.Second)}), next(6*time.Second))),
 		"evicted by machine": oneOf(web(waits(""), trouble(model.Trouble{Kind: "Failed", Reason: "Evicted", Message: "The node was low on resource: memory. Threshold quantity: 100Mi, available: 50Mi.", Cause: cause.Cause{Kind: cause.Evicted, Resource: "memory"}, At: now.Add(-4 * time.Second)}), next(6*time.Second))),
 		"held for a group":   oneOf(web(trouble(model.Trouble{Kind: "Held", Reason: "UpdateGroup", Message: "waits until pod default/first is ready"}))),
-		"just started":       oneOf(web(waits("ContainerCreating"), trouble(model.Trouble{Kind: "Held", Reason: "Starting", Message: "the host ports of other pods are not known yet", Cause: cause.Cause{Kind: cause.Underway}}))),
+		"just started":       oneOf(web(waits("ContainerCreating"), trouble(model.Trouble{Kind: "Held", Reason: "Starting", Message: "the host ports of other pods are not known yet", Cause: cause.Cause{Kind: cause.InProgress}}))),
 		"pod cidr":           oneOf(web(failing("CreatePodSandboxError", cause.Cause{Kind: cause.PodCIDR, Detail: "set up pod network: podCIDR 10.88.0.0/16 overlaps the route 10.0.0.0/8 by eth0; set podCIDR to a subnet that is free on this machine"}))),
 		"cni plugin missing": oneOf(web(failing("CreatePodSandboxError", cause.Cause{Kind: cause.CNIPlugin, Detail: `set up pod network: CNI plugin bridge is missing: failed to find plugin "bridge" in path [/opt/cni/bin]`}))),
 		"network":            oneOf(web(failing("CreatePodSandboxError", cause.Cause{Kind: cause.Network, Detail: `plugin type="bridge" failed (add): no IP addresses available in range set`}))),
@@ -349,15 +349,15 @@ func TestEachCauseHasItsChain(t *testing.T) {
 		"no such path":                      oneOf(web(ended(128, "StartError", `failed to create task: OCI runtime create failed: runc create failed: unable to start container process: error during container init: exec: "/bin/nope": stat /bin/nope: no such file or directory`), spec(`containers: [{name: app, image: a, command: [/bin/nope]}]`), refused(cause.Cause{Kind: cause.CommandNotFound, Program: "/bin/nope"}))),
 		"cannot start":                      oneOf(web(ended(128, "StartError", `runc create failed: error mounting "/x" to rootfs at "/etc/hosts": read-only file system`))),
 		"must not be root":                  oneOf(web(failing("CreateContainerConfigError", inApp(cause.NonRoot, `container has runAsNonRoot and image will run as root (pod: "web_default(u)", container: app)`)))),
-		"runtime hangs":                     oneOf(web(waits("ContainerCreating"), addressed, trouble(model.Trouble{Kind: "Underway", Container: "app", Text: "container app: about to start"}), doing("StartContainer", 45*time.Second))),
-		"network hangs":                     oneOf(web(waits("ContainerCreating"), trouble(model.Trouble{Kind: "Underway", Container: "app", Text: "container app: about to start"}), doing("StartContainer", 44*time.Second), phase("CreateSandbox", "set up network", 45*time.Second))),
-		"network takes time":                oneOf(web(waits("ContainerCreating"), trouble(model.Trouble{Kind: "Underway", Container: "app", Text: "container app: about to start"}), phase("CreateSandbox", "set up network", 4*time.Second), doing("StartContainer", 4*time.Second))),
-		"network hangs again":               oneOf(web(waits("ContainerCreating"), trouble(model.Trouble{Kind: "Underway", Container: "app", Text: "container app: about to start"}), doing("SetupNetwork", 45*time.Second))),
-		"volumes hang":                      oneOf(web(waits("ContainerCreating"), trouble(model.Trouble{Kind: "Underway", Container: "app", Text: "container app: being created"}), doing("CreateContainer", 45*time.Second), phase("CreateContainer", "prepare volumes", 45*time.Second))),
-		"runtime begins":                    oneOf(web(waits("ContainerCreating"), trouble(model.Trouble{Kind: "Underway", Container: "app", Text: "container app: being created"}), doing("CreateContainer", time.Second/2))),
+		"runtime hangs":                     oneOf(web(waits("ContainerCreating"), addressed, trouble(model.Trouble{Kind: "InProgress", Container: "app", Text: "container app: about to start"}), doing("StartContainer", 45*time.Second))),
+		"network hangs":                     oneOf(web(waits("ContainerCreating"), trouble(model.Trouble{Kind: "InProgress", Container: "app", Text: "container app: about to start"}), doing("StartContainer", 44*time.Second), phase("CreateSandbox", "set up network", 45*time.Second))),
+		"network takes time":                oneOf(web(waits("ContainerCreating"), trouble(model.Trouble{Kind: "InProgress", Container: "app", Text: "container app: about to start"}), phase("CreateSandbox", "set up network", 4*time.Second), doing("StartContainer", 4*time.Second))),
+		"network hangs again":               oneOf(web(waits("ContainerCreating"), trouble(model.Trouble{Kind: "InProgress", Container: "app", Text: "container app: about to start"}), doing("SetupNetwork", 45*time.Second))),
+		"volumes hang":                      oneOf(web(waits("ContainerCreating"), trouble(model.Trouble{Kind: "InProgress", Container: "app", Text: "container app: being created"}), doing("CreateContainer", 45*time.Second), phase("CreateContainer", "prepare volumes", 45*time.Second))),
+		"runtime begins":                    oneOf(web(waits("ContainerCreating"), trouble(model.Trouble{Kind: "InProgress", Container: "app", Text: "container app: being created"}), doing("CreateContainer", time.Second/2))),
 		"removal hangs":                     oneOf(web(unready, trouble(model.Trouble{Kind: "Removing", Text: "being removed"}), doing("RemoveSandbox", 45*time.Second))),
 		"teardown fails":                    oneOf(web(unready, gone, trouble(model.Trouble{Kind: "Removing", Reason: "Teardown", Count: 3, Text: "being removed: its containers have exited; removing mounts, network and cgroups for 20s, failed 3 times: unmount /x: device or resource busy"}), next(8*time.Second))),
-		"runtime takes time":                oneOf(web(waits("ContainerCreating"), addressed, trouble(model.Trouble{Kind: "Underway", Container: "app", Text: "container app: about to start"}), doing("StartContainer", 2*time.Second))),
+		"runtime takes time":                oneOf(web(waits("ContainerCreating"), addressed, trouble(model.Trouble{Kind: "InProgress", Container: "app", Text: "container app: about to start"}), doing("StartContainer", 2*time.Second))),
 		"back after a drain":                oneOf(web(backAfter(143), endedBy("Agent"))),
 		"stopped by a drain":                oneOf(web(ended(143, "Error", ""), endedBy("Agent"))),
 		"after a reboot":                    oneOf(web(ended(255, "Unknown", ""), endedBy("Reboot"))),
@@ -425,7 +425,7 @@ func TestEachCauseHasItsChain(t *testing.T) {
 
 		"init runs": oneOf(web(withInit, func(p *why.Pod) {
 			p.Object.Status.InitContainerStatuses = []corev1.ContainerStatus{{Name: "setup", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(now.Add(-90 * time.Second))}}}}
-		}, trouble(model.Trouble{Kind: "Underway", Container: "setup", Text: "init container setup: running before the others", Cause: cause.Cause{Kind: cause.Underway, Container: "setup", Detail: "running before the others"}}))),
+		}, trouble(model.Trouble{Kind: "InProgress", Container: "setup", Text: "init container setup: running before the others", Cause: cause.Cause{Kind: cause.InProgress, Container: "setup", Detail: "running before the others"}}))),
 		"init fails": oneOf(web(withInit, func(p *why.Pod) {
 			p.Object.Status.InitContainerStatuses = []corev1.ContainerStatus{{
 				Name: "setup", RestartCount: 1, State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff"}},
@@ -446,7 +446,7 @@ func TestEachCauseHasItsChain(t *testing.T) {
 		"removing":         oneOf(web(trouble(model.Trouble{Kind: "Removing", Text: "being removed: waiting for app to stop"}), func(p *why.Pod) { p.Object.DeletionTimestamp = &metav1.Time{Time: now.Add(20 * time.Second)} })),
 		"kept":             oneOf(web(trouble(model.Trouble{Kind: "Kept", Text: "its manifest has not been read since the agent started; the pod continues unchanged"}))),
 		"resize":           oneOf(web(trouble(model.Trouble{Kind: "Resize", Message: "container app: 90 bytes of memory are in use, more than the new limit of 80"}), next(3*time.Second))),
-		"pulling":          oneOf(web(waits("ContainerCreating"), trouble(model.Trouble{Kind: "Underway", Container: "app", Text: "container app: pulling image registry.example/app:1"}))),
+		"pulling":          oneOf(web(waits("ContainerCreating"), trouble(model.Trouble{Kind: "InProgress", Container: "app", Text: "container app: pulling image registry.example/app:1"}))),
 		"blind":            oneOf(web(trouble(model.Trouble{Kind: "Blind", Message: "observe: containerd: connection refused"}), next(time.Second)), func(f *why.Facts) { f.Places.Endpoint = "unix:///run/containerd/containerd.sock" }),
 		"fine until now":   oneOf(web(), func(f *why.Facts) { f.Runtime = "containerd: connection refused" }),
 		"output dropped": oneOf(web(func(p *why.Pod) {
@@ -461,7 +461,7 @@ func TestEachCauseHasItsChain(t *testing.T) {
 		"not looked at":           oneOf(web(func(p *why.Pod) { p.Object.Status = corev1.PodStatus{Phase: corev1.PodUnknown} }), func(f *why.Facts) { f.Runtime = "the runtime does not respond: no space left\non device" }),
 		"image not allowed":       oneOf(web(failing("ImageNotAllowed", inApp(cause.ImageNotAllowed, "imagePolicy does not allow image registry.example/app:1: no rule matches it")))),
 		"image unsigned":          oneOf(web(failing("SignatureValidationFailed", inApp(cause.ImageUnsigned, `image "registry.example/app:1": signature validation failed: registry.example/app@sha256:1 has no signature`)))),
-		"pulling for long": oneOf(web(waits("ContainerCreating"), trouble(model.Trouble{Kind: "Underway", Container: "app", Text: "container app: pulling image registry.example/app:1"}), func(p *why.Pod) {
+		"pulling for long": oneOf(web(waits("ContainerCreating"), trouble(model.Trouble{Kind: "InProgress", Container: "app", Text: "container app: pulling image registry.example/app:1"}), func(p *why.Pod) {
 			p.Pulls = []model.Pull{{Image: "registry.example/app:1", Since: now.Add(-3 * time.Minute), Done: 25_000_000, Total: 100_000_000}}
 		})),
 		"edit refused": oneOf(web(), func(f *why.Facts) {

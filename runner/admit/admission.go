@@ -28,7 +28,7 @@ const (
 
 // starting holds a pod until more is known.
 func starting(format string, args ...any) *runner.Held {
-	return &runner.Held{Reason: ReasonStarting, Message: fmt.Sprintf(format, args...), Cause: cause.Cause{Kind: cause.Underway}}
+	return &runner.Held{Reason: ReasonStarting, Message: fmt.Sprintf(format, args...), Cause: cause.Cause{Kind: cause.InProgress}}
 }
 
 // Holding describes a pod that may occupy host ports, a place and resources.

@@ -70,7 +70,7 @@ func (s troublesBuilder) trouble() model.Trouble {
 }
 
 func underway(text string) model.Trouble {
-	return model.Trouble{Kind: model.TroubleUnderway, Text: text, Cause: cause.Cause{Kind: cause.Underway, Detail: text}}
+	return model.Trouble{Kind: model.TroubleInProgress, Text: text, Cause: cause.Cause{Kind: cause.InProgress, Detail: text}}
 }
 
 func (s troublesBuilder) whyRemoving() string {
@@ -145,7 +145,7 @@ func (s troublesBuilder) troubleContainer(spec *corev1.Container, c *runner.Cont
 		}
 		return t
 	}
-	t := model.Trouble{Kind: model.TroubleUnderway, Container: spec.Name}
+	t := model.Trouble{Kind: model.TroubleInProgress, Container: spec.Name}
 	switch {
 	case s.Prepared[spec.Name] == plan.PreparationRunning:
 		t.Text = "pulling image " + spec.Image
@@ -162,7 +162,7 @@ func (s troublesBuilder) troubleContainer(spec *corev1.Container, c *runner.Cont
 	default:
 		return s.troubleExited(spec, c)
 	}
-	t.Cause = cause.Cause{Kind: cause.Underway, Container: spec.Name, Detail: t.Text}
+	t.Cause = cause.Cause{Kind: cause.InProgress, Container: spec.Name, Detail: t.Text}
 	return t
 }
 

@@ -98,7 +98,7 @@ func (p *registry) preemptLocked(all map[manifests.Key]manifests.Key) {
 		e.evictFor = &by
 		e.evict = &plan.Eviction{
 			UID: string(e.report.status.Pod.UID), Reason: runner.ReasonPreempting, Grace: -1,
-			Message: "Preempted in order to admit critical pod " + by.String(), Cause: cause.Cause{Kind: cause.MadeRoom, Pod: by.String()},
+			Message: "Preempted in order to admit critical pod " + by.String(), Cause: cause.Cause{Kind: cause.Preempted, Pod: by.String()},
 		}
 	}
 }

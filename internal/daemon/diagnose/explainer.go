@@ -114,7 +114,7 @@ func (e *Explainer) look(ctx context.Context, p *why.Pod, s *podstatus.Status, a
 	p.NetworkDamaged = unsettled(events, ctrd.EventNetworkDamaged, ctrd.EventNetworkRepaired)
 	p.NotMirrored = e.Unmirrored.Reason(s.Key())
 	p.Output = e.output(ctx, s.Pod)
-	if s.Trouble.Kind == model.TroubleUnderway {
+	if s.Trouble.Kind == model.TroubleInProgress {
 		p.Pulls = e.pulls(ctx, s.Pod)
 	}
 	if len(p.Output) > 0 {
