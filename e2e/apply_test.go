@@ -415,7 +415,7 @@ func TestKillNineDuringAnApplyLeavesAllOldOrAllNew(t *testing.T) {
 	})
 }
 
-// fillUp fills a disk completely, including the space freed when the agent has just replaced a file, until no more is freed for a while.
+// fillUp fills a disk completely. It continues for a while, because the agent may free space when it replaces a file.
 func fillUp(t *testing.T, path string) {
 	t.Helper()
 	f, err := os.Create(path)

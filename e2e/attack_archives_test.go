@@ -189,7 +189,7 @@ func header(name string, kind byte, size int) []byte {
 	return h[:]
 }
 
-// hole is a tar with a sparse file of size bytes, none of which is in the tar. archive/tar cannot write sparse files.
+// hole returns a tar with a sparse file of size bytes that contains no data. archive/tar cannot write sparse files.
 func hole(name string, size int64) []byte {
 	records := ""
 	for _, r := range []string{fmt.Sprintf("GNU.sparse.size=%d\n", size), "GNU.sparse.numblocks=1\n", fmt.Sprintf("GNU.sparse.map=%d,0\n", size)} {

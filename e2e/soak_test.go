@@ -47,8 +47,8 @@ const (
 	moreGoroutines = 3
 )
 
-// TestSoak has pods churn while containers, shims, containerd and the agent are killed, the disk is full now and then, and the registry and
-// the API server are unreachable, slow or silent. After the last round, the desired pods run and the API server shows them, nothing is left
+// TestSoak replaces pods while it kills containers, shims, containerd and the agent, fills the disk at times, and makes the registry and the
+// API server unreachable, slow or silent. After the last round, the desired pods run and the API server shows them, nothing is left
 // behind, and the agent uses no more resources than after startup. MONOPOD_SOAK=30m sets the duration, with a hundred pods and without the
 // race detector; MONOPOD_CHAOS_SEED=n repeats a run.
 func TestSoak(t *testing.T) {

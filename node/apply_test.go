@@ -119,7 +119,7 @@ func TestRequestsThatCannotBeRead(t *testing.T) {
 	}
 }
 
-// The socket is open to others, who may read and must not write.
+// Every local user may read through the socket; only root may write.
 func TestOnlyRootMayChangeWhatRuns(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root: it asks as another user")

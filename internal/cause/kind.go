@@ -119,12 +119,12 @@ const (
 	// Preempted has as Pod the pod that takes the place.
 	Preempted Kind = "Preempted"
 	// Evicted has the Resource that the machine lacks, or as Fault the limit that the pod exceeded.
-	Evicted   Kind = "Evicted"
-	Deadline  Kind = "DeadlineExceeded"
-	PodFailed Kind = "PodFailed"
-	Removing  Kind = "Removing"
-	InProgress  Kind = "InProgress"
-	Stalled   Kind = "Stalled"
-	Kept      Kind = "Kept"
-	Other     Kind = "Other"
+	Evicted    Kind = "Evicted"
+	Deadline   Kind = "DeadlineExceeded"
+	PodFailed  Kind = "PodFailed"
+	Removing   Kind = "Removing"
+	InProgress Kind = "InProgress"
+	Stalled    Kind = "Stalled"
+	Kept       Kind = "Kept"
+	Other      Kind = "Other"
 )

@@ -11,7 +11,7 @@ import (
 	"monopod/internal/testfiles"
 )
 
-// TestAFileIsReadStrictly has the text of a file and all that is said of it, with lines.
+// TestAFileIsReadStrictly maps the text of a file to all problems reported for it, with their lines.
 func TestAFileIsReadStrictly(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string][]string{

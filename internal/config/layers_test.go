@@ -125,7 +125,7 @@ func TestAMachineWithoutANameNeedsOneInTheConfiguration(t *testing.T) {
 	}
 }
 
-// TestTheSourceOfAMapNamesAllItsLayers, because each of them has set some of it; a null begins anew.
+// TestTheSourceOfAMapNamesAllItsLayers: each layer sets some keys of the map, and null removes those of earlier layers.
 func TestTheSourceOfAMapNamesAllItsLayers(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

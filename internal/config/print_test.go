@@ -9,11 +9,30 @@ import (
 	"monopod/internal/testfiles"
 )
 
+// printedAndRead loads a configuration, and then the same as it is printed.
+func printedAndRead(t *testing.T, text string) (first, second *Loaded) {
+	t.Helper()
+	load := func(text string) *Loaded {
+		dir := t.TempDir()
+		testfiles.Write(t, filepath.Join(dir, "config.yaml"), text)
+		loaded, err := loadIn(dir, nil, nil)
+		if err != nil {
+			t.Fatalf("%v\n%s", err, text)
+		}
+		return loaded
+	}
+	first = load(text)
+	printed, err := first.YAML()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return first, load(printed)
+}
+
 // TestWhatIsPrintedIsReadAgain has a value of each kind, so that `monopod config > config.yaml` can be used.
 func TestWhatIsPrintedIsReadAgain(t *testing.T) {
 	t.Parallel()
-	dir, again := t.TempDir(), t.TempDir()
-	testfiles.Write(t, filepath.Join(dir, "config.yaml"), `
+	first, second := printedAndRead(t, `
 nodeName: "1e3"
 clusterDNS: [10.0.0.1, "::1"]
 preloadDirectories: [images, "/with: colon"]
@@ -33,19 +52,6 @@ sources:
 registerWithTaints: ["a=b:NoSchedule"]
 tracing: {endpoint: "[::1]:4317", samplingRatePerMillion: 1000000}
 `)
-	first, err := loadIn(dir, nil, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	text, err := first.YAML()
-	if err != nil {
-		t.Fatal(err)
-	}
-	testfiles.Write(t, filepath.Join(again, "config.yaml"), text)
-	second, err := loadIn(again, nil, nil)
-	if err != nil {
-		t.Fatalf("%v\n%s", err, text)
-	}
 	if diff := cmp.Diff(first.Config, second.Config); diff != "" {
 		t.Errorf("-first +second:\n%s", diff)
 	}

@@ -112,7 +112,7 @@ func TestRelativePathsBeginAtTheirBase(t *testing.T) {
 	}
 }
 
-// TestKeysOfAKubeletThatMonopodLacksAreNotTakenForMisspelledOnes: nobody is sent to a key that has nothing to do with it.
+// TestKeysOfAKubeletThatMonopodLacksAreNotTakenForMisspelledOnes: the error does not suggest an unrelated key.
 func TestKeysOfAKubeletThatMonopodLacksAreNotTakenForMisspelledOnes(t *testing.T) {
 	t.Parallel()
 	keys := map[string]Key{}

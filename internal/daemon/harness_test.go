@@ -55,7 +55,7 @@ func start(t *testing.T, c *core, m *machineParts) {
 	synctest.Wait()
 }
 
-// publish makes pods the only desired ones, and waits until nothing happens any more.
+// publish makes pods the only desired ones, and waits until the core is idle.
 func publish(c *core, pods ...*manifests.Pod) {
 	c.state.Publish(model.Desired{Pods: pods, Order: []string{config.SourceFile}, Reported: map[string]bool{config.SourceFile: true}})
 	synctest.Wait()

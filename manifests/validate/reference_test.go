@@ -18,6 +18,7 @@ import (
 	kjson "sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
 
+	"monopod/internal/sampletest"
 	"monopod/internal/testfiles"
 	"monopod/manifests/defaults"
 	"monopod/manifests/explain"
@@ -224,9 +225,7 @@ func TestValidationAgreesWithTheAPIServer(t *testing.T) {
 	path := filepath.Join("testdata", "reference", "verdicts.jsonl")
 	if *oracle == "" {
 		want := readVerdicts(t, path)
-		if testing.Short() {
-			want = everyThird(want)
-		}
+		want = slices.DeleteFunc(want, func(v verdict) bool { return sampletest.Skips(v.Name) })
 		wanted := map[string]bool{}
 		for _, v := range want {
 			wanted[v.Name] = true
@@ -240,14 +239,6 @@ func TestValidationAgreesWithTheAPIServer(t *testing.T) {
 		writeVerdicts(t, path, choose(slices.Clone(want)))
 	}
 	compareVerdicts(t, mutants, want)
-}
-
-func everyThird(all []verdict) []verdict {
-	var some []verdict
-	for i := 0; i < len(all); i += 3 {
-		some = append(some, all[i])
-	}
-	return some
 }
 
 func compareVerdicts(t *testing.T, mutants []mutant, want []verdict) {

@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"monopod/internal/sampletest"
 	"monopod/manifests"
 	"monopod/node/apiserver/client"
 )
@@ -60,7 +61,7 @@ func TestMemoryIsBoundedWhateverAServerAnswers(t *testing.T) {
 			}
 		},
 	} {
-		if testing.Short() && len(name)%2 == 0 {
+		if sampletest.Skips(name) {
 			continue
 		}
 		t.Run(name, func(t *testing.T) {

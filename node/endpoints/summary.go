@@ -167,7 +167,7 @@ func memory(u *stats.Usage) *statsapi.MemoryStats {
 	return out
 }
 
-// blockIO is nil where the kernel reports no pressure: there is nothing else in it.
+// blockIO returns the pressure on I/O, nil if the kernel does not report it.
 func blockIO(u *stats.Usage) *statsapi.IOStats {
 	if u.IO.PSI == nil {
 		return nil

@@ -21,7 +21,7 @@ import (
 type fixed struct {
 	machine stats.Machine
 	pods    []stats.Pod
-	// asked, unless nil, gets a value for each request, which waits for release.
+	// asked receives a value for each request, which then waits for release. Nil: requests do not wait.
 	asked, release chan struct{}
 }
 

@@ -24,7 +24,7 @@ import (
 // Zone is what is known of all names at one moment. It never changes.
 //
 //	<pod>.<namespace>.svc.<domain>                     the pod
-//	<hostname>.<subdomain>.<namespace>.svc.<domain>    the pods that call themselves so
+//	<hostname>.<subdomain>.<namespace>.svc.<domain>    the pods with this hostname and subdomain
 //	<service>.<namespace>.svc.<domain>                 the ready pods that the Service selects
 //	<a-b-c-d>.<service>.<namespace>.svc.<domain>       one of those, by its address
 //	_<port>._<protocol>.<service>.<namespace>...       their ports (SRV)

@@ -64,7 +64,7 @@ func anyState(t *rapid.T, name string) corev1.ContainerStatus {
 	return st
 }
 
-// anyPod draws a pod with any combination of states and problems, many of which never occur.
+// anyPod draws a pod with any combination of states and problems, including impossible ones.
 func anyPod(t *rapid.T, name string) why.Pod {
 	p := web()
 	p.Object.Name = name

@@ -122,7 +122,8 @@ func (s *Source) Run(ctx context.Context, out chan<- watcher.Set) error {
 	}
 }
 
-// Two scans are at least minGap apart, or as long as the last scan took if that is more: a burst of events costs no more than half a core.
+// The pause between two scans is at least minGap and at least the duration of the last scan, so that a burst of events uses at most half a
+// core.
 const (
 	minGap = time.Millisecond
 	maxGap = 200 * time.Millisecond

@@ -53,7 +53,7 @@ func newParts(t *testing.T) (*config.Loaded, Deps) {
 	}
 }
 
-// withServer adds the connection to an API server that is not there.
+// withServer configures an API server that cannot be reached.
 func withServer(t *testing.T, cfg *config.Loaded, d *Deps) {
 	t.Helper()
 	cfg.Kubeconfig = filepath.Join(cfg.RootDirectory, "kubeconfig")

@@ -145,7 +145,7 @@ func testRemovals(t *testing.T) {
 	}
 }
 
-// updated is a pool that remembers what it was told.
+// updated is a pool that records the updates it received.
 type updated struct {
 	graces     map[string]time.Duration
 	conditions map[string][]corev1.PodCondition

@@ -265,7 +265,7 @@ func (d *Daemon) plain(r Result) Result {
 	return Result{strings.ReplaceAll(r.Stdout, d.Dir, "$DIR"), strings.ReplaceAll(r.Stderr, d.Dir, "$DIR"), r.Code}
 }
 
-// SaysAtLast repeats a command until it says what is wanted, because its timeout may be too short for that.
+// SaysAtLast repeats a command until its exit code and output are those expected; a single run may time out first.
 func (d *Daemon) SaysAtLast(code int, stdout, stderr string, args ...string) {
 	d.T.Helper()
 	want := Result{stdout, stderr, code}

@@ -200,8 +200,8 @@ func rootPropagation(c *corev1.Container) string {
 // HasSubPath reports whether a mount is of a path inside the volume.
 func HasSubPath(m *corev1.VolumeMount) bool { return m.SubPath != "" || m.SubPathExpr != "" }
 
-// SubPaths returns what is mounted of volumes of which not all is mounted: a path relative to the volume for each
-// index of the container's volumeMounts. It needs what the environment is made of, but neither Volumes nor SubPaths.
+// SubPaths returns the path inside the volume for each volumeMount with a subPath or subPathExpr, by its index in the container. It reads
+// the inputs of the environment, but neither Volumes nor SubPaths.
 func SubPaths(in spec.Input) (map[int]string, error) {
 	c, err := spec.FindContainer(in.Pod, in.Container)
 	if err != nil || !slices.ContainsFunc(c.VolumeMounts, func(m corev1.VolumeMount) bool { return HasSubPath(&m) }) {

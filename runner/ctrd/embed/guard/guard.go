@@ -173,7 +173,7 @@ func (g *Guard) check(path string) error {
 func (g *Guard) replace(path string, cause error) (*Repair, error) {
 	missing := errors.Is(cause, fs.ErrNotExist)
 	if _, err := os.Stat(filepath.Dir(path)); missing && err != nil {
-		return nil, ignoreMissing(err) // the first start, or all was removed
+		return nil, ignoreMissing(err) // the first start, or the directory was removed
 	}
 	r := &Repair{Path: path, Cause: cause}
 	if missing {

@@ -1,0 +1,22 @@
+// Package sampletest chooses the cases that a test with many similar ones runs with -test.short. It must not be used where a case is the
+// only one that covers something.
+package sampletest
+
+import (
+	"hash/fnv"
+	"testing"
+)
+
+// every is the size of a sample: one of so many cases.
+const every = 3
+
+// Skips reports whether the case with this name is left out. Without -test.short none is; with it, the same ones in each run.
+func Skips(name string) bool {
+	return testing.Short() && !chosen(name)
+}
+
+func chosen(name string) bool {
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(name))
+	return h.Sum32()%every == 0
+}
