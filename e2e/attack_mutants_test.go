@@ -41,7 +41,7 @@ func TestAttackMutatedManifests(t *testing.T) {
 	case large():
 		n = 10_000
 	case testing.Short():
-		n = 100
+		n = 30
 	}
 	expander, err := workload.NewExpander(workload.NewStore(filepath.Join(t.TempDir(), "workloads.json")), slog.New(slog.DiscardHandler))
 	if err != nil {

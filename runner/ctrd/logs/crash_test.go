@@ -17,6 +17,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"monopod/internal/sampletest"
 )
 
 // collectInChild runs a Collector in a child process.
@@ -120,7 +122,7 @@ func killUnderLoad(t *testing.T, kills int, limits Limits) {
 	for i, f := range []*os.File{o, e} {
 		writers.Go(func() { lines[i] = flood(f, i, stop) })
 	}
-	for round := range kills {
+	for round := range sampletest.Rounds(kills) {
 		var child *exec.Cmd
 		if round%4 == 0 { // while it starts, or soon after
 			child, _ = startChild(t, fifos, env)

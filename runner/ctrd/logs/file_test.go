@@ -14,6 +14,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"monopod/internal/sampletest"
 )
 
 func TestADeletedLogIsRecreated(t *testing.T) {
@@ -173,7 +175,7 @@ func TestBothStreamsAtFullSpeedMixNoBytes(t *testing.T) {
 		rnd := rand.New(rand.NewPCG(1, uint64(i)))
 		writers.Go(func() {
 			w := io.MultiWriter(f, &want[i])
-			for range 300 {
+			for range sampletest.Rounds(300) {
 				line := bytes.Repeat([]byte{byte('a' + rnd.IntN(26))}, rnd.IntN(40000))
 				_, _ = w.Write(line[:len(line)/2])
 				_, _ = w.Write(append(line[len(line)/2:], '\n'))

@@ -9,7 +9,6 @@ import (
 	"path"
 	"slices"
 	"strconv"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/ptr"
@@ -276,11 +275,14 @@ func downwardText(in spec.Input, item *corev1.DownwardAPIVolumeFile) (string, er
 
 // formatMap writes one sorted line for each key: key="quoted value".
 func formatMap(m map[string]string) string {
-	var lines []string
-	for _, key := range slices.Sorted(maps.Keys(m)) {
-		lines = append(lines, key+"="+strconv.Quote(m[key]))
+	var b []byte
+	for i, key := range slices.Sorted(maps.Keys(m)) {
+		if i > 0 {
+			b = append(b, '\n')
+		}
+		b = strconv.AppendQuote(append(append(b, key...), '='), m[key])
 	}
-	return strings.Join(lines, "\n")
+	return string(b)
 }
 
 func projectedFiles(in spec.Input, files *fileSet, p *corev1.ProjectedVolumeSource) error {

@@ -14,6 +14,8 @@ import (
 	"testing"
 
 	bolt "go.etcd.io/bbolt"
+
+	"monopod/internal/sampletest"
 )
 
 // database makes one with all kinds of pages: branches, leaves, values that go on for several pages, buckets within pages and with pages
@@ -272,7 +274,7 @@ func TestCopiesOfADatabaseInUseAreSound(t *testing.T) {
 		}
 	})
 	copies := 0
-	for range 20 {
+	for range sampletest.Rounds(20) {
 		w, err := os.Create(filepath.Join(t.TempDir(), "copy"))
 		ok(t, err)
 		h, err := Copy(w, from)
