@@ -119,7 +119,7 @@ func TestRequestsThatCannotBeRead(t *testing.T) {
 	}
 }
 
-// Every local user may read through the socket; only root may write.
+// The socket of this test is open to others: they may read, and only root may write.
 func TestOnlyRootMayChangeWhatRuns(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root: it asks as another user")

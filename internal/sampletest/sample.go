@@ -1,5 +1,5 @@
-// Package sampletest chooses the cases that a test with many similar ones runs with -test.short. It must not be used where a case is the
-// only one that covers something.
+// Package sampletest chooses the cases that a test with many of them runs with -test.short. It must not be used in tests that CI does not
+// also run without that flag, as it does with the race detector.
 package sampletest
 
 import (

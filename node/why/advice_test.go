@@ -395,7 +395,7 @@ func TestGuessedNamesOfBrokenDocuments(t *testing.T) {
 }
 
 func TestOperationsThatTakeLong(t *testing.T) {
-	underway := func(p *why.Pod) {
+	inProgress := func(p *why.Pod) {
 		p.Trouble = model.Trouble{Kind: "InProgress", Container: "app", Text: "container app: starting"}
 	}
 	for _, tt := range []struct {
@@ -413,14 +413,14 @@ func TestOperationsThatTakeLong(t *testing.T) {
 		{"volumes", phase("CreateContainer", "prepare volumes", 5*time.Minute), cause.Stalled, "the volumes of container app are being prepared", "it is aborted now"},
 		{"anything else", doing("RecordPod", 11*time.Second), cause.Stalled, "the container runtime is processing the pod", "it is aborted in 109s"},
 	} {
-		c := chainOf(oneOf(web(waits("ContainerCreating"), underway, tt.doing)))
+		c := chainOf(oneOf(web(waits("ContainerCreating"), inProgress, tt.doing)))
 		if c.Reason != tt.reason {
 			t.Errorf("%s: %s, want %s", tt.name, c.Reason, tt.reason)
 		}
 		wantStep(t, c, why.Cause, tt.cause)
 		wantStep(t, c, why.Next, tt.next)
 	}
-	again := chainOf(oneOf(web(ended(3, "Error", ""), underway)))
+	again := chainOf(oneOf(web(ended(3, "Error", ""), inProgress)))
 	wantStep(t, again, why.Cause, "container app exited 12s ago with exit code 3")
 }
 

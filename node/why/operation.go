@@ -99,7 +99,7 @@ func (o *operation) endedByOthers(name string) {
 	o.retried("restart")
 }
 
-func (o *operation) underway() {
+func (o *operation) inProgress() {
 	o.waiting()
 	if c := o.Trouble.Container; c != "" && o.isInit(c) && o.chain.Reason == cause.InitContainer {
 		o.cause(cause.InProgress, c, "init container %s: %s%s", c, o.Trouble.Cause.Detail, o.since(c))

@@ -165,7 +165,7 @@ func (b *builder) causes() {
 		b.cause(cause.Kept, "", "%s", b.Trouble.Text)
 		b.next(time.Time{}, "it follows its manifest again as soon as its source can be read")
 	case model.TroubleInProgress:
-		op.underway()
+		op.inProgress()
 	default:
 		b.quiet()
 	}

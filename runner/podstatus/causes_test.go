@@ -25,11 +25,11 @@ func TestTroubleCarriesItsCause(t *testing.T) {
 		want            cause.Cause
 		final, stopping bool
 	}{
-		"held":      {c: statusCase{change: func(in *podstatus.Input) { in.Sandbox, in.Held = nil, &runner.Held{Reason: "x", Cause: port} }}, want: port},
-		"a step":    {c: statusCase{instances: both[:1], failures: map[string]plan.Failure{"b": {Reason: "x", Cause: missing}}}, want: missing},
-		"underway":  {c: statusCase{instances: []runner.Container{both[0], created("2", "b")}}, want: cause.Cause{Kind: cause.InProgress, Container: "b", Detail: "about to start"}},
-		"restarted": {c: statusCase{instances: []runner.Container{both[0], exited("2", "b", 1, 99)}}},
-		"for good":  {c: statusCase{policy: "Never", instances: []runner.Container{both[0], exited("2", "b", 3, 91)}}, final: true},
+		"held":        {c: statusCase{change: func(in *podstatus.Input) { in.Sandbox, in.Held = nil, &runner.Held{Reason: "x", Cause: port} }}, want: port},
+		"a step":      {c: statusCase{instances: both[:1], failures: map[string]plan.Failure{"b": {Reason: "x", Cause: missing}}}, want: missing},
+		"in progress": {c: statusCase{instances: []runner.Container{both[0], created("2", "b")}}, want: cause.Cause{Kind: cause.InProgress, Container: "b", Detail: "about to start"}},
+		"restarted":   {c: statusCase{instances: []runner.Container{both[0], exited("2", "b", 1, 99)}}},
+		"for good":    {c: statusCase{policy: "Never", instances: []runner.Container{both[0], exited("2", "b", 3, 91)}}, final: true},
 		"refused": {
 			c:    statusCase{instances: []runner.Container{both[0], with(exited("2", "b", 128, 99), func(c *runner.Container) { c.Exit.Cause = notFound })}},
 			want: notFound,

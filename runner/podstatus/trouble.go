@@ -48,7 +48,7 @@ func (s troublesBuilder) trouble() model.Trouble {
 		return s.troubleStep(f)
 	}
 	if s.Prepared[""] == plan.PreparationRunning {
-		return underway("checking the new definition before the old one is stopped")
+		return inProgress("checking the new definition before the old one is stopped")
 	}
 	if t := s.troubleInit(); t.Kind != model.NoTrouble {
 		return t
@@ -69,7 +69,7 @@ func (s troublesBuilder) trouble() model.Trouble {
 	return model.Trouble{}
 }
 
-func underway(text string) model.Trouble {
+func inProgress(text string) model.Trouble {
 	return model.Trouble{Kind: model.TroubleInProgress, Text: text, Cause: cause.Cause{Kind: cause.InProgress, Detail: text}}
 }
 
@@ -125,7 +125,7 @@ func (s troublesBuilder) troubleInit() model.Trouble {
 		c := containersOf(s.statusBuilder).initInstance(spec.Name)
 		t := s.troubleContainer(spec, c)
 		if t.Kind == model.NoTrouble && c != nil && c.State == runner.ContainerRunning && !manifests.IsSidecar(spec) {
-			t = underway("running before the others")
+			t = inProgress("running before the others")
 			t.Container = spec.Name
 		}
 		if t.Kind != model.NoTrouble {

@@ -12,9 +12,11 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"runtime/pprof"
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -192,20 +194,43 @@ func compareLines(t *testing.T, got string, stream, want int) {
 	}
 }
 
+// startThreads starts n threads, which stay. Their stacks count as memory in use, and a loaded machine starts one for each reader that is in
+// a system call.
+func startThreads(t *testing.T, n int) {
+	t.Helper()
+	var pipe [2]int
+	if err := syscall.Pipe(pipe[:]); err != nil {
+		t.Fatal(err)
+	}
+	started := pprof.Lookup("threadcreate")
+	var blocked sync.WaitGroup
+	for range n {
+		blocked.Go(func() { _, _ = syscall.Read(pipe[0], make([]byte, 1)) })
+	}
+	eventually(t, "threads have started", func() bool { return started.Count() >= n })
+	if err := syscall.Close(pipe[1]); err != nil {
+		t.Fatal(err)
+	}
+	blocked.Wait()
+	if err := syscall.Close(pipe[0]); err != nil {
+		t.Fatal(err)
+	}
+}
+
 func TestIdleContainersAreCheap(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1)) // each processor has caches of its own, which are not those of containers
 	dir := t.TempDir()
 	c := newCollector(t, filepath.Join(dir, "fifos"))
-	// Stacks are not counted: those of threads are among them, and a loaded machine starts a thread for each reader in a system call.
 	inUse := func() int64 {
 		runtime.GC()
 		runtime.GC()
 		var m runtime.MemStats
 		runtime.ReadMemStats(&m)
-		return int64(m.HeapInuse)
+		return int64(m.HeapInuse + m.StackInuse)
 	}
-	before := inUse()
 	const n = 30
+	startThreads(t, 2*n+10)
+	before := inUse()
 	for i := range n {
 		o, e := attach(t, c, strconv.Itoa(i), filepath.Join(dir, strconv.Itoa(i)+".log"))
 		put(t, o, "started\n")
