@@ -87,10 +87,46 @@ test-apiserver: kubernetes
 	$(GO) test -race -count=1 -timeout 10m -tags e2e ./node/apiserver/...
 	$(GO) test -race -count=1 -timeout 15m -tags e2e ./e2e -run 'APIServer|Kubectl|^TestSoak$$'
 
+# Unmodified clients of the Kubernetes API, each from its own modules, and programs built with their libraries. Their modules have
+# the versions of ours where they can, and there is no -trimpath: what tests compile is not compiled again.
+CLIENTS  := $(CACHE)/clients
+OLD_LINK := $(addprefix -X k8s.io/component-base/version.,gitVersion=v1.34.4 gitMajor=1 gitMinor=34 gitTreeState=clean)
+CLIENT   := $(GO) build -p 1 -ldflags "-s -w $(OLD_LINK)"
+# These two also run in images without a C library. Without cgo, all that imports net would be compiled again.
+IN_PODS  := $(GO) build -p 1 -ldflags "-s -w -linkmode external -extldflags -static"
+
+.PHONY: clients test-clients
+clients: $(addprefix $(CLIENTS)/,discover operator helm3 helm4 kubectl-1.34 k9s)
+
+$(CLIENTS)/helm%: .ci/modules/helm.mod
+	$(CLIENT) -modfile=$< -o $@ helm.sh/helm/v$*/cmd/helm
+
+$(CLIENTS)/kubectl-1.34: .ci/modules/kubectl.mod
+	$(CLIENT) -modfile=$< -o $@ k8s.io/kubernetes/cmd/kubectl
+
+# k9s pins other versions of most of its 2,200 packages, so it shares little with the other programs: some minutes, once.
+$(CLIENTS)/k9s: .ci/modules/k9s.mod
+	CGO_ENABLED=0 $(GO) build -p 2 -trimpath -ldflags "-s -w -X github.com/derailed/k9s/cmd.version=v0.50.16" -modfile=$< -o $@ github.com/derailed/k9s
+
+$(CLIENTS)/discover: .ci/modules/prometheus.mod $(wildcard e2e/testdata/clients/discover/*.go)
+	$(IN_PODS) -modfile=$< -o $@ ./e2e/testdata/clients/discover
+
+$(CLIENTS)/operator: .ci/modules/operator.mod $(wildcard e2e/testdata/clients/operator/*.go)
+	$(IN_PODS) -modfile=$< -o $@ ./e2e/testdata/clients/operator
+
+## test-clients: Helm, k9s, Prometheus' discovery, client-go, controller-runtime and kubectl of two minor versions ago against a real daemon
+test-clients: kubernetes clients
+	$(GO) test -race -count=1 -timeout 15m -tags e2e -v ./e2e -run '^TestClient'
+
+## golden: the same requests to a real kube-apiserver and to monopod; allowed differences are in e2e/testdata/golden/allowed.yaml
+.PHONY: golden
+golden: kubernetes e2e-binaries
+	MONOPOD_E2E_BIN=$(BIN)/e2e $(GO) test -count=1 -timeout 10m -tags e2e ./e2e -run '^TestGoldenAPIServer$$'
+
 # The suite of Kubernetes that a node has to pass, and what its images run.
 CONFORMANCE := $(CACHE)/conformance
 
-.PHONY: conformance conformance-programs
+.PHONY: conformance conformance-control-plane conformance-programs
 conformance-programs: $(addprefix $(CONFORMANCE)/,e2e.test agnhost nnp localhost.crt localhost.key) kubernetes
 	$(STATIC) -o $(CONFORMANCE)/suite ./e2e/suite
 
@@ -106,14 +142,19 @@ $(CONFORMANCE)/nnp: $(KUBE_MOD)
 $(CONFORMANCE)/localhost.%: $(KUBE_MOD)
 	install -m 644 "$$($(GO) list -m -modfile=$< -f '{{.Dir}}' k8s.io/kubernetes)/test/images/agnhost/porter/$(@F)" $@
 
-## conformance: Kubernetes' own specs for nodes, with a real control plane (CONFORMANCE_SPECS=all, 1/4 as CI does, or a regular expression)
+CONFORM := MONOPOD_CONFORMANCE='$(or $(CONFORMANCE_SPECS),all)' MONOPOD_E2E_PATIENCE=$${MONOPOD_E2E_PATIENCE:-2m} $(GO) test -count=1 -timeout 90m -tags e2e ./e2e -v
+
+## conformance: Kubernetes' own specs for nodes, against monopod alone (CONFORMANCE_SPECS=all, 1/3 as CI does, or a regular expression)
 conformance: conformance-programs
-	MONOPOD_CONFORMANCE='$(or $(CONFORMANCE_SPECS),all)' MONOPOD_E2E_PATIENCE=$${MONOPOD_E2E_PATIENCE:-2m} \
-		$(GO) test -count=1 -timeout 90m -tags e2e ./e2e -run '^TestConformance$$' -v
+	$(CONFORM) -run '^TestConformanceAlone$$'
+
+## conformance-control-plane: the same with monopod as the node of a real control plane
+conformance-control-plane: conformance-programs
+	$(CONFORM) -run '^TestConformance$$'
 
 # ---- running and testing -------------------------------------------------------------------------------------
 
-.PHONY: run test unit random attack e2e e2e-binaries soak vm-test vm-powercut vm-systemd-test lint fmt generate bench bench-scale clean
+.PHONY: run test unit random attack e2e e2e-binaries soak soak-api figures-api vm-test vm-powercut vm-systemd-test lint fmt generate bench bench-scale clean
 
 ## run: the hello example on this machine; Ctrl-C removes it
 run:
@@ -133,7 +174,7 @@ test:
 unit:
 	@GO="$(GO)" .ci/unit
 
-## random: random tests tell 10,000 stories each, other ones each time; CI tells the same few
+## random: random tests run 10,000 random scenarios each, different ones each time; CI runs the same few
 random:
 	@GO="$(GO)" .ci/random
 
@@ -150,6 +191,7 @@ attack: build tools e2e-binaries
 e2e-binaries: monopod shim $(CNI) $(CACHE)/runc $(BIN)/tools/containerd
 	$(GO) build -race -tags $(TAGS) -o $(BIN)/e2e/monopod ./cmd/monopod
 	$(STATIC) -tags $(TAGS) -o $(BIN)/e2e/probed ./e2e/probed
+	$(STATIC) -o $(BIN)/e2e/apiclient ./e2e/apiclient
 	$(STATIC) -o $(BIN)/e2e/ ./e2e/standin ./examples/mkimage
 	cp -a --remove-destination $(BIN)/monopod $(BIN)/e2e/monopod-client
 	cp -a --remove-destination $(SHIM) $(BIN)/e2e/
@@ -161,6 +203,15 @@ e2e-binaries: monopod shim $(CNI) $(CACHE)/runc $(BIN)/tools/containerd
 ## soak: a hundred pods in trouble of all kinds for half an hour (MONOPOD_SOAK=5m: for five minutes)
 soak: build kubernetes
 	MONOPOD_SOAK=$${MONOPOD_SOAK:-30m} $(GO) test -race -count=1 -timeout 3h -tags e2e -v -run '^TestSoak$$' ./e2e
+
+## soak-api: clients of the Kubernetes API change everything at random while the agent is killed, for half an hour (MONOPOD_SOAK=10m: ten minutes)
+soak-api: build e2e-binaries
+	MONOPOD_E2E_BIN=$(BIN)/e2e MONOPOD_E2E_PATIENCE=2m MONOPOD_SOAK=$${MONOPOD_SOAK:-30m} $(GO) test -count=1 -timeout 3h -tags e2e -v -run '^TestSoakAPI$$' ./e2e
+
+## figures-api: memory, apply of a Deployment, lists and watches of the Kubernetes API; fails above their limits (quiet machine, 15 minutes)
+figures-api: build e2e-binaries kubernetes
+	MONOPOD_E2E_BIN=$(BIN)/e2e MONOPOD_E2E_PATIENCE=2m MONOPOD_FIGURES=1 $(GO) test -count=1 -timeout 40m -tags e2e -v -run '^TestFigureAPI' ./e2e
+	$(GO) test -run '^$$' -bench 'List100Pods|FiftyWatches|Objects' ./node/kubeapi ./internal/daemon/kubeview
 
 ## vm-test: end-to-end tests in a small VM with pure cgroup v2 (software emulation, some minutes)
 vm-test: bundle
@@ -192,7 +243,7 @@ $(BIN)/tools/golangci-lint: .ci/modules/lint.mod
 
 ## generate: golden files and documents that are made from code
 generate:
-	$(GO) test ./cmd/monopod ./e2e ./internal/cli/attach ./internal/cli/change ./internal/cli/check ./internal/cli/describe ./internal/cli/view ./internal/config ./internal/daemon ./internal/trial ./manifests/decode ./manifests/fates ./manifests/validate ./node/metrics ./node/why ./runner/plan ./runner/spec/build ./watcher/file -update
+	$(GO) test ./cmd/monopod ./e2e ./internal/cli/attach ./internal/cli/change ./internal/cli/check ./internal/cli/describe ./internal/cli/view ./internal/config ./internal/daemon ./internal/trial ./manifests/decode ./manifests/fates ./manifests/validate ./node/kubeapi/managed ./node/kubeapi/openapi ./node/metrics ./node/why ./runner/plan ./runner/spec/build ./watcher/file -update
 
 ## bench: what users feel, against the floor of the same run; then the Go benchmarks (BENCH=-everything: with nearly everything configured)
 bench: build $(CACHE)/bench/images/stamp.tar

@@ -169,18 +169,28 @@ func TestAttackClients(t *testing.T) {
 		name string
 		do   func()
 	}{
-		{"a file without end", func() { send(http.MethodPut, "/v1/applied", forever(`{"files":[{"name":"a","content":"`, "AAAA")) }},
-		{"several files without end", many(4, func() { send(http.MethodPut, "/v1/applied", forever(`{"files":[{"name":"a","content":"`, "AAAA")) })},
-		{"files without end", func() { send(http.MethodPut, "/v1/applied", forever(`{"files":[{}`, ",{}")) }},
-		{"brackets without end", func() { send(http.MethodPut, "/v1/applied", forever(`[`, "[")) }},
-		{"images without end", func() { send(http.MethodPost, "/v1/images/pull", forever(`{"images":[""`, `,""`)) }},
-		{"a path without end", func() { send(http.MethodGet, "/v1/"+strings.Repeat("x", 900_000), nil) }},
-		{"a query without end", func() { send(http.MethodGet, "/v1/nothing?"+strings.Repeat("x&", 400_000), nil) }},
+		{"a file without end", func() {
+			send(http.MethodPut, "/apis/monopod.dev/v1alpha1/agents/self/applied", forever(`{"files":[{"name":"a","content":"`, "AAAA"))
+		}},
+		{"several files without end", many(4, func() {
+			send(http.MethodPut, "/apis/monopod.dev/v1alpha1/agents/self/applied", forever(`{"files":[{"name":"a","content":"`, "AAAA"))
+		})},
+		{"files without end", func() {
+			send(http.MethodPut, "/apis/monopod.dev/v1alpha1/agents/self/applied", forever(`{"files":[{}`, ",{}"))
+		}},
+		{"brackets without end", func() { send(http.MethodPut, "/apis/monopod.dev/v1alpha1/agents/self/applied", forever(`[`, "[")) }},
+		{"images without end", func() {
+			send(http.MethodPost, "/apis/monopod.dev/v1alpha1/agents/self/pulls", forever(`{"images":[""`, `,""`))
+		}},
+		{"a path without end", func() { send(http.MethodGet, "/apis/monopod.dev/v1alpha1/"+strings.Repeat("x", 900_000), nil) }},
+		{"a query without end", func() {
+			send(http.MethodGet, "/apis/monopod.dev/v1alpha1/nothing?"+strings.Repeat("x&", 400_000), nil)
+		}},
 		{"connections that say nothing", func() {
 			var conns []net.Conn
 			for range 500 {
 				if c, err := dial(t.Context(), "", ""); err == nil {
-					_, _ = io.WriteString(c, "GET /v1/pods HTTP/1.1\r\nX: "+strings.Repeat("x", 4000))
+					_, _ = io.WriteString(c, "GET /apis/monopod.dev/v1alpha1/podreports HTTP/1.1\r\nX: "+strings.Repeat("x", 4000))
 					conns = append(conns, c)
 				}
 			}

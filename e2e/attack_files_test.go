@@ -19,7 +19,7 @@ import (
 	"monopod/internal/atomicfile/damagetest"
 )
 
-// victim is a pod with as many kinds of files as one pod can have, and its objects.
+// victim is a pod with as many kinds of files as one pod can have, and its objects. PORT stands for its port on the node.
 const victim = `apiVersion: v1
 kind: ConfigMap
 metadata: {name: victim}
@@ -52,7 +52,7 @@ spec:
     image: monopod.test/busybox:1
     command: [sh, -c, "trap 'exit 0' TERM; echo output; echo message >/dev/termination-log; while :; do sleep 3600 & wait $!; done"]
     env: [{name: SECRET, valueFrom: {secretKeyRef: {name: victim, key: key}}}]
-    ports: [{containerPort: 80, hostPort: 29091}]
+    ports: [{containerPort: 80, hostPort: PORT}]
     volumeMounts: [{name: config, mountPath: /config}, {name: secret, mountPath: /secret}, {name: claim, mountPath: /claim}, {name: empty, mountPath: /empty}]
 `
 
@@ -138,6 +138,7 @@ func TestAttackDamagedFiles(t *testing.T) {
 	})
 	in.put("host", strings.Replace(sleeper("host", ":"), "spec:\n", "spec:\n  hostNetwork: true\n", 1))
 	in.put("stays", sleeper("stays", ":"))
+	victim := strings.Replace(victim, "PORT", fmt.Sprint(ports.Take(t)), 1)
 	in.put("victim", victim)
 	names := []string{"applied", "host", "stays"}
 	for _, n := range append(names, "victim") {

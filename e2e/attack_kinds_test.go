@@ -78,6 +78,7 @@ func fileKinds() map[string]fileKind {
 		"root/drain.json":                              {"node/drain", true, "that the machine is drained", false},
 		"root/graceful_node_shutdown_state":            {"cmd/monopod", true, nothing, true},
 		"root/workloads.json":                          {"workload", true, "which Jobs are done", true},
+		"root/workloads-history.json":                  {"workload", true, "earlier revisions of workloads", true},
 		"root/reserve":                                 {"runner/ctrd", true, nothing, false},
 		"root/events/events.log":                       {"events", true, itself, false},
 		"root/events/events.old":                       {"events", true, itself, true},

@@ -20,6 +20,7 @@ import (
 	"monopod/manifests/policy"
 	"monopod/runner/plan"
 	"monopod/runner/workload"
+	"monopod/runner/workload/saved"
 	"monopod/watcher"
 )
 
@@ -43,7 +44,7 @@ func TestAttackMutatedManifests(t *testing.T) {
 	case testing.Short():
 		n = 30
 	}
-	expander, err := workload.NewExpander(workload.NewStore(filepath.Join(t.TempDir(), "workloads.json")), slog.New(slog.DiscardHandler))
+	expander, err := workload.NewExpander(saved.NewStore(filepath.Join(t.TempDir(), "workloads.json")), slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}

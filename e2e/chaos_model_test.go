@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"strings"
+	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 )
@@ -29,6 +30,8 @@ type chaosPod struct {
 	image, pull string
 	// exits is the exit code of the first container; -1: it does not exit.
 	exits int
+	// hostPort is its port on the node, which no other test uses; 0: none.
+	hostPort int32
 
 	// file is the path of the manifest; empty if there is none.
 	file string
@@ -47,7 +50,8 @@ type chaosPod struct {
 	before map[string]string
 }
 
-func newChaosPod(i int) *chaosPod {
+func newChaosPod(t *testing.T, i int) *chaosPod {
+	t.Helper()
 	p := &chaosPod{
 		name: fmt.Sprintf("p%d", i), index: i, containers: []string{"a"}, policy: corev1.RestartPolicyAlways, exits: -1, image: image, pull: "IfNotPresent",
 		disturbed: map[string]bool{}, spent: map[string]bool{}, before: map[string]string{},
@@ -69,18 +73,13 @@ func newChaosPod(i int) *chaosPod {
 	case 11:
 		p.policy, p.exits = corev1.RestartPolicyOnFailure, 0
 	}
+	if p.exits < 0 && !p.hostNetwork() && i%2 == 0 {
+		p.hostPort = ports.Take(t)
+	}
 	return p
 }
 
 func (p *chaosPod) hostNetwork() bool { return p.index%5 == 1 }
-
-// hostPort is the pod's port on the node; 0: none.
-func (p *chaosPod) hostPort() int {
-	if p.exits < 0 && !p.hostNetwork() && p.index%2 == 0 {
-		return 29100 + p.index
-	}
-	return 0
-}
 
 // ends reports whether the container exits by itself.
 func (p *chaosPod) ends(container string) bool { return container == "a" && p.exits >= 0 }
@@ -111,7 +110,7 @@ func (c *chaos) script(p *chaosPod, container string) string {
 	switch {
 	case container == "b":
 		s += "yes flood of output | head -n 20000; "
-	case p.hostPort() > 0:
+	case p.hostPort > 0:
 		s += fmt.Sprintf("mkdir -p /tmp/w; echo %s >/tmp/w/index.html; httpd -p 80 -h /tmp/w; ", p.name)
 	case p.index == 3:
 		s = "trap '' TERM; " // must be killed
@@ -144,8 +143,8 @@ func (c *chaos) text(p *chaosPod, d definition) string {
 		if p.index%3 == 0 {
 			b.WriteString("    volumeMounts: [{name: disk, mountPath: /disk}, {name: memory, mountPath: /memory}]\n")
 		}
-		if name == "a" && p.hostPort() > 0 {
-			fmt.Fprintf(&b, "    ports: [{containerPort: 80, hostPort: %d}]\n", p.hostPort())
+		if name == "a" && p.hostPort > 0 {
+			fmt.Fprintf(&b, "    ports: [{containerPort: 80, hostPort: %d}]\n", p.hostPort)
 		}
 	}
 	return b.String()

@@ -60,7 +60,7 @@ func TestChaosConvergesAndLeavesNothingBehind(t *testing.T) {
 	in := newInstance(t, "crashLoopBackOff: {maxContainerRestartPeriod: 1s}", "fileCheckFrequency: 5s")
 	c := &chaos{t: t, in: in, rnd: newRand(seed), id: strconv.Itoa(os.Getpid()), done: map[string]int{}}
 	for i := range 12 {
-		c.pods = append(c.pods, newChaosPod(i))
+		c.pods = append(c.pods, newChaosPod(t, i))
 	}
 	t.Cleanup(func() { // before the instance's own
 		if path := os.Getenv("MONOPOD_CHAOS_LOG"); path != "" && t.Failed() {
@@ -321,7 +321,7 @@ func (c *chaos) checkPod(p *chaosPod, pods map[string]corev1.Pod, table map[int]
 			return fmt.Errorf("container %s: %w", name, err)
 		}
 	}
-	if p.live != nil && p.hostPort() > 0 && !p.spent["a"] {
+	if p.live != nil && p.hostPort > 0 && !p.spent["a"] {
 		return p.answers()
 	}
 	return nil
@@ -389,14 +389,14 @@ func (p *chaosPod) hasEnded(name string, pod corev1.Pod) error {
 // answers requests the pod's host port.
 func (p *chaosPod) answers() error {
 	client := http.Client{Timeout: 2 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
-	r, err := client.Get(fmt.Sprintf("http://127.0.0.1:%d/", p.hostPort()))
+	r, err := client.Get(fmt.Sprintf("http://127.0.0.1:%d/", p.hostPort))
 	if err != nil {
 		return err
 	}
 	defer r.Body.Close()
 	b, err := io.ReadAll(r.Body)
 	if err == nil && strings.TrimSpace(string(b)) != p.name {
-		err = fmt.Errorf("port %d answers %q", p.hostPort(), b)
+		err = fmt.Errorf("port %d answers %q", p.hostPort, b)
 	}
 	return err
 }

@@ -43,20 +43,33 @@ var watches = regexp.MustCompile(`\*not\* be restarted|increasing restart count`
 const slowLabel = "[Slow]"
 
 // TestConformance runs Kubernetes' own specs for nodes against an instance that is the node of a real control plane. MONOPOD_CONFORMANCE
-// selects the specs: all, 1/N for a fixed share of those that are not slow, or a regular expression. `make conformance` builds the required
+// selects the specs: all, K/N for a fixed share of those that are not slow, or a regular expression. `make conformance` builds the required
 // programs.
-func TestConformance(t *testing.T) {
+func TestConformance(t *testing.T) { conforms(t, "testdata/conformance.txt", (*suite).join) }
+
+// TestConformanceAlone runs the same specs against monopod's own API, without a control plane.
+func TestConformanceAlone(t *testing.T) {
+	conforms(t, "testdata/conformance-alone.txt", (*suite).serve)
+}
+
+// conforms runs the specs that MONOPOD_CONFORMANCE selects. known is the file with those that are known to fail.
+func conforms(t *testing.T, known string, prepare func(*suite)) {
+	t.Helper()
 	which := os.Getenv("MONOPOD_CONFORMANCE")
 	if which == "" {
 		t.Skip("only with MONOPOD_CONFORMANCE: it needs the suite, see `make conformance`")
 	}
 	s := newSuite(t)
+	s.known, s.results = known, "results.tsv"
+	if strings.Contains(known, "alone") {
+		s.results = "results-alone.tsv"
+	}
 	all := s.list()
 	if len(all) != suiteSpecs {
 		t.Errorf("there are %d specs, not %d", len(all), suiteSpecs)
 	}
 	chosen := chooseSpecs(t, which, all)
-	s.prepare()
+	prepare(s)
 	began := time.Now()
 	results := s.runAll(chosen)
 	s.report(chosen, results, time.Since(began))
@@ -69,6 +82,10 @@ type suite struct {
 	server *apitest.Server
 	in     *instance
 	admin  string
+	// kubectl is the program, known the file with the specs that are known to fail.
+	kubectl, known string
+	// results is the name of the file with the results.
+	results string
 }
 
 // newSuite finds what `make conformance` has built.
@@ -78,7 +95,7 @@ func newSuite(t *testing.T) *suite {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &suite{t: t, dir: dir}
+	return &suite{t: t, dir: dir, kubectl: filepath.Join(apitest.Programs(t), "kubectl")}
 }
 
 // list returns the names of the specs for nodes, sorted.
@@ -105,15 +122,16 @@ func chooseSpecs(t *testing.T, which string, all []string) []string {
 	if which == "all" {
 		return all
 	}
-	if share, ok := strings.CutPrefix(which, "1/"); ok {
-		n, err := strconv.Atoi(share)
-		if err != nil || n < 1 {
+	if m := regexp.MustCompile(`^(\d{1,3})/(\d{1,3})$`).FindStringSubmatch(which); m != nil {
+		k, _ := strconv.Atoi(m[1]) // up to three digits
+		n, _ := strconv.Atoi(m[2])
+		if k < 1 || k > n {
 			t.Fatalf("%s is no share", which)
 		}
 		return slices.DeleteFunc(slices.Clone(all), func(name string) bool {
 			h := fnv.New32a()
 			_, _ = h.Write([]byte(name)) // never fails
-			return n > 1 && strings.Contains(name, slowLabel) || h.Sum32()%uint32(n) != 0
+			return n > 1 && strings.Contains(name, slowLabel) || h.Sum32()%uint32(n) != uint32(k-1)
 		})
 	}
 	pattern, err := regexp.Compile(which)
@@ -123,8 +141,34 @@ func chooseSpecs(t *testing.T, which string, all []string) []string {
 	return slices.DeleteFunc(slices.Clone(all), func(name string) bool { return !pattern.MatchString(name) })
 }
 
-// prepare runs a control plane with one node, which pulls all images from a local registry.
-func (s *suite) prepare() {
+// serve runs a node that serves the API itself, and pulls all images from a local registry.
+func (s *suite) serve() {
+	t := s.t
+	t.Helper()
+	hosts := filepath.Join(t.TempDir(), "certs.d")
+	suiteImages(t, s.dir, hosts)
+	s.in = newInstance(t, fmt.Sprintf("apiServer: {address: '127.0.0.1:%d', maxConnections: 2000}", freePort(t)),
+		"registryHostsDirs: ["+hosts+"]", "registryPullQPS: 0", "maxParallelImagePulls: 4", manyProcessors)
+	s.in.start()
+	k := s.in.client("admin")
+	s.admin = k.kubeconfig
+	t.Cleanup(func() { // the context of the test has ended
+		out, err := exec.Command(s.kubectl, "--kubeconfig="+s.admin, "delete", "pods", "--all", "--all-namespaces",
+			"--grace-period=0", "--force", "--wait=false").CombinedOutput()
+		if err != nil {
+			t.Errorf("%v: %s", err, out)
+		}
+	})
+	s.in.eventually("the node is ready", func() error {
+		if out, errs, _ := k.try("", "get", "nodes", "e2e"); !strings.Contains(out, " Ready ") {
+			return errors.New(out + errs)
+		}
+		return nil
+	})
+}
+
+// join runs a control plane with one node, which pulls all images from a local registry.
+func (s *suite) join() {
 	t := s.t
 	t.Helper()
 	s.server = apitest.Start(t, apitest.Options{Flags: []string{"--enable-admission-plugins=NodeRestriction", "--kubelet-timeout=10s"}})
@@ -132,7 +176,7 @@ func (s *suite) prepare() {
 	s.admin = s.server.Kubeconfig(s.server.Address, apitest.Request{Name: "admin", Groups: []string{"system:masters"}})
 	hosts := filepath.Join(t.TempDir(), "certs.d")
 	suiteImages(t, s.dir, hosts)
-	s.in = newInstance(t, "kubeconfig: "+s.server.Kubeconfig(s.server.Address, apitest.Node("e2e")), fmt.Sprintf("port: %d", freePort(t)), "apiServerPods: true",
+	s.in = newInstance(t, "kubeconfig: "+s.server.Kubeconfig(s.server.Address, apitest.Node("e2e")), fmt.Sprintf("port: %d", freePort(t)), "apiServerPods: true", "apiServerServices: true",
 		"authentication: {x509: {clientCAFile: "+s.server.Dir+"/ca.crt}, webhook: {enabled: true}}", "authorization: {mode: Webhook}",
 		"registryHostsDirs: ["+hosts+"]", "registryPullQPS: 0", "maxParallelImagePulls: 4", manyProcessors)
 	t.Cleanup(s.empty)
@@ -216,7 +260,7 @@ func (s *suite) run(lane string, names []string) map[string]specResult {
 	report := filepath.Join(s.dir, lane+".json")
 	args := []string{
 		"--kubeconfig=" + s.admin, "--provider=skeleton", "--num-nodes=1", "--ginkgo.json-report=" + report, "--ginkgo.no-color", "--ginkgo.timeout=1h", "--ginkgo.silence-skips", "--ginkgo.seed=1",
-		"--delete-namespace-on-failure=true", "--dump-logs-on-failure=false", "--disable-log-dump", "--kubectl-path=" + s.server.Program("kubectl"),
+		"--delete-namespace-on-failure=true", "--dump-logs-on-failure=false", "--disable-log-dump", "--kubectl-path=" + s.kubectl,
 	}
 	for _, name := range names {
 		args = append(args, "--ginkgo.focus="+regexp.QuoteMeta(name)+"$") // the name of the suite comes before it
@@ -275,9 +319,9 @@ func readReport(path string) (map[string]specResult, error) {
 }
 
 // expectedFailures are the specs that are known to fail, with the reason.
-func expectedFailures(t *testing.T) map[string]string {
+func expectedFailures(t *testing.T, file string) map[string]string {
 	t.Helper()
-	b, err := os.ReadFile("testdata/conformance.txt")
+	b, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -296,7 +340,7 @@ func expectedFailures(t *testing.T) map[string]string {
 // report writes a table, and fails the test for each spec with an unexpected result.
 func (s *suite) report(names []string, results map[string]specResult, took time.Duration) {
 	s.t.Helper()
-	known := expectedFailures(s.t)
+	known := expectedFailures(s.t, s.known)
 	counts := map[string]int{}
 	var table strings.Builder
 	for _, name := range names {
@@ -312,10 +356,10 @@ func (s *suite) report(names []string, results map[string]specResult, took time.
 		case r.State != "passed" && !fails:
 			s.t.Errorf("%s: %s\n%s", r.State, name, r.Message)
 		case r.State == "passed" && fails:
-			s.t.Errorf("%s passes: take it off testdata/conformance.txt (%s)", name, why)
+			s.t.Errorf("%s passes: take it off %s (%s)", name, s.known, why)
 		}
 	}
-	path := filepath.Join(s.dir, "results.tsv")
+	path := filepath.Join(s.dir, s.results)
 	if err := os.WriteFile(path, []byte(table.String()), 0o600); err != nil {
 		s.t.Error(err)
 	}

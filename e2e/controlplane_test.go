@@ -586,11 +586,12 @@ func (p *plane) programs(dir, version, unwell string) {
 	}
 }
 
-// moments returns when a component started and when it became ready, in nanoseconds.
+// moments returns when a component started and when it became ready, in nanoseconds. Its log may also have lines about connections that
+// clients have closed, such as a component that ends while it connects.
 func (p *plane) moments(in *instance, name string) (started, ready int64) {
 	p.t.Helper()
 	out, err := in.run("logs", "-n", "kube-system", name)
-	found := regexp.MustCompile(`^started (\d+)\nready (\d+)\n$`).FindStringSubmatch(out)
+	found := regexp.MustCompile(`(?s)^started (\d+)\n(?:.*\n)?ready (\d+)\n`).FindStringSubmatch(out)
 	if err != nil || found == nil {
 		p.t.Fatalf("%s: %v\n%s", name, err, out)
 	}

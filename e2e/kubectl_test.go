@@ -14,6 +14,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -30,6 +31,9 @@ type kubectl struct {
 	program    string
 	kubeconfig string
 	env        []string
+	// ran gets the commands that step runs.
+	ran  *commandsRun
+	step string
 }
 
 // as returns a user of the API server.
@@ -41,6 +45,7 @@ func as(t *testing.T, s *apitest.Server, who apitest.Request) *kubectl {
 func (k *kubectl) command(args ...string) *exec.Cmd {
 	c := exec.CommandContext(k.t.Context(), k.program, append([]string{"--kubeconfig=" + k.kubeconfig}, args...)...)
 	c.Env = append(os.Environ(), k.env...)
+	k.ran.add(k.step, args)
 	return c
 }
 
@@ -54,7 +59,10 @@ func (k *kubectl) try(in string, args ...string) (out, errs string, code int) {
 	c.Stdin, c.Stdout, c.Stderr, c.Env = strings.NewReader(in), &o, &e, append(os.Environ(), k.env...)
 	var exit *exec.ExitError
 	if err := c.Run(); err != nil && !errors.As(err, &exit) {
-		k.t.Fatalf("kubectl %v: %v", args, err)
+		k.t.Fatalf("%s %v: %v", filepath.Base(k.program), args, err)
+	}
+	if c.ProcessState.ExitCode() == 0 {
+		k.ran.add(k.step, args)
 	}
 	return o.String(), e.String(), c.ProcessState.ExitCode()
 }
@@ -64,9 +72,18 @@ func (k *kubectl) prints(args ...string) string {
 	k.t.Helper()
 	out, errs, code := k.try("", args...)
 	if code != 0 {
-		k.t.Fatalf("kubectl %v: exit code %d\n%s", args, code, errs)
+		k.t.Fatalf("%s %v: exit code %d\n%s", filepath.Base(k.program), args, code, errs)
 	}
 	return out
+}
+
+// runs starts a command, which ends with the test.
+func (k *kubectl) runs(c *exec.Cmd) {
+	k.t.Helper()
+	if err := c.Start(); err != nil {
+		k.t.Fatal(err)
+	}
+	k.t.Cleanup(func() { _ = c.Process.Kill(); _ = c.Wait() })
 }
 
 // follows starts a command and returns its output line by line, and what ends it.

@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -150,7 +151,7 @@ func newSoak(t *testing.T, seed uint64, pods int) *soak {
 	}
 	s.chaos = &chaos{t: t, in: in, rnd: newRand(seed), id: strconv.Itoa(os.Getpid()), done: map[string]int{}, ends: s.calm}
 	for i := range pods {
-		p := newChaosPod(i)
+		p := newChaosPod(t, i)
 		if i%10 == 4 {
 			p.image, p.pull = s.registry.image, "Always"
 		}
@@ -285,8 +286,11 @@ func (s *soak) nothingLeft() {
 	if n := recordsAt(s.t, filepath.Join(s.disk, "containerd")); n["containers"]+n["sandboxes"] != 0 || n["leases"] > 2 || n["snapshots"] > 2 {
 		s.t.Errorf("records left in containerd: %v", n)
 	}
-	if n := count(filepath.Join(s.containerd.dir, "state", "io.containerd.runtime.v2.task", "*", "*")); n != 0 {
-		s.t.Errorf("%d tasks left in containerd", n)
+	tasks, err := filepath.Glob(filepath.Join(s.containerd.dir, "state", "io.containerd.runtime.v2.task", "*", "*"))
+	// A containerd that is killed while it removes a bundle leaves it under a hidden name, and ignores it from then on.
+	tasks = slices.DeleteFunc(tasks, func(task string) bool { return strings.HasPrefix(filepath.Base(task), ".") })
+	if err != nil || len(tasks) > 0 {
+		s.t.Errorf("tasks left in containerd: %v, %v", tasks, err)
 	}
 }
 

@@ -160,7 +160,7 @@ func TestTheStartOfAPodIsTraced(t *testing.T) {
 	}
 	for path, want := range map[string]string{
 		"/metrics":        `kubelet_image_pull_duration_seconds_count{image_size_in_bytes="0-10MB"} `,
-		"/metrics?":       `kubelet_http_requests_total{long_running="false",method="GET",path="v1/pods",server_type="socket"} `,
+		"/metrics?":       `kubelet_http_requests_total{long_running="false",method="GET",path="podreports",server_type="socket"} `,
 		"/metrics/probes": `prober_probe_duration_seconds_count{container="c",namespace="default",pod="traced",probe_type="Readiness"} `,
 	} {
 		if got := in.curl(path); !strings.Contains(got, want) {

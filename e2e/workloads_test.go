@@ -63,7 +63,7 @@ func TestADeploymentRunsBehindItsService(t *testing.T) {
 		t.Errorf("owner is %+v", o)
 	}
 	in.asks("ClusterFirst", "default", "wget -qO- http://front:8080 | cut -c1-4", "web-")
-	in.asks("ClusterFirst", "default", "nslookup -type=srv _http._tcp.front.default.svc.cluster.local | grep -o '8080.*' | sort | head -n 1 | cut -c1-5", "8080 ")
+	in.asks("ClusterFirst", "default", "nslookup -type=srv _http._tcp.front.default.svc.cluster.local | grep -o '80 .*'", "80 front.default.svc.cluster.local")
 
 	in.put("web", deployment(2, "echo second; "+web))
 	for i, name := range []string{"web-0", "web-1"} {

@@ -4,7 +4,8 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
+
+	"monopod/internal/quantity"
 )
 
 // Annotations that limit what a pod sends and receives, as Kubernetes spells them.
@@ -32,7 +33,7 @@ func PodBandwidth(pod *corev1.Pod) (b Bandwidth, err error) {
 
 // ParseBandwidth takes 1k to 1P bits per second, the bounds of kubelet.
 func ParseBandwidth(value string) (int64, error) {
-	q, err := resource.ParseQuantity(value)
+	q, err := quantity.Parse(value)
 	switch {
 	case err != nil:
 		return 0, err

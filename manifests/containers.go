@@ -48,7 +48,33 @@ func FindContainer(spec *corev1.PodSpec, name string) *corev1.Container {
 			return c
 		}
 	}
+	if e := FindEphemeral(spec, name); e != nil {
+		return AsContainer(e)
+	}
 	return nil
+}
+
+// FindEphemeral returns the definition of an ephemeral container, nil if the pod has none of that name.
+func FindEphemeral(spec *corev1.PodSpec, name string) *corev1.EphemeralContainer {
+	for i := range spec.EphemeralContainers {
+		if e := &spec.EphemeralContainers[i]; e.Name == name {
+			return e
+		}
+	}
+	return nil
+}
+
+// AsContainer converts the definition of an ephemeral container to a Container. Both share memory.
+func AsContainer(e *corev1.EphemeralContainer) *corev1.Container {
+	return (*corev1.Container)(&e.EphemeralContainerCommon)
+}
+
+// WithEphemeral returns a copy of the pod with these ephemeral containers, which manifests never have. It shares everything else with pod.
+func WithEphemeral(pod *Pod, all []corev1.EphemeralContainer) *Pod {
+	p, object := *pod, *pod.Object
+	object.Spec.EphemeralContainers = all
+	p.Object = &object
+	return &p
 }
 
 // UsesVolume reports whether a container mounts a volume, or has it as a device.

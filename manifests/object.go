@@ -46,6 +46,8 @@ type Object struct {
 	Origin Origin
 	// Owner is the controller that a dump names, if any.
 	Owner Owner
+	// Given is the server-set metadata of an object applied through the Kubernetes API; nil if none.
+	Given *ServerMetadata
 }
 
 // ObjectID names an object on this machine. The namespace of cluster-wide kinds is empty.

@@ -12,6 +12,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
 // Key identifies a pod on this machine: one namespace/name pair runs at most once.
@@ -60,7 +61,17 @@ type Pod struct {
 	// Images are digests (sha256:...) of the images to run in place of what the tags of Object stand for now: by container,
 	// and by ImageVolume. What is not in it runs as written. It is in no hash, because Object is the same.
 	Images map[string]string
+	// Given is the server-set metadata of a pod applied through the Kubernetes API; nil if none. It is not part of any hash.
+	Given *ServerMetadata
+	// Rejected is why this machine never starts the pod, although its manifest is valid; nil if it may start.
+	Rejected *Rejection
 }
+
+// Rejection is why a node permanently rejects a pod, with the reason and the message of a kubelet.
+type Rejection struct{ Reason, Message string }
+
+// Deleted reports whether the pod has been deleted, and only finalizers keep its object.
+func (p *Pod) Deleted() bool { return p.Given != nil && p.Given.DeletionTimestamp != nil }
 
 // Key returns the pod's namespace and name.
 func (p *Pod) Key() Key { return Key{Namespace: p.Object.Namespace, Name: p.Object.Name} }
@@ -80,6 +91,8 @@ type Error struct {
 	Msg   string `json:"message"`
 	// Hint is advice on how to fix it; may be empty.
 	Hint string `json:"hint,omitempty"`
+	// Type is the error type of Kubernetes validation, empty for other problems.
+	Type field.ErrorType `json:"-"`
 	// Kindless is set if the document has no kind: Pod has its name, but it need not be a Pod.
 	Kindless bool `json:"-"`
 }

@@ -193,6 +193,9 @@ func ReferredNames(pod *corev1.Pod) referred {
 			r.environment(&list[i])
 		}
 	}
+	for i := range spec.EphemeralContainers {
+		r.environment(AsContainer(&spec.EphemeralContainers[i]))
+	}
 	return r
 }
 

@@ -41,15 +41,27 @@ func (s *Server) applyRoutes(mux *http.ServeMux) {
 	if s.cfg.Applier == nil {
 		return
 	}
-	mux.HandleFunc("PUT /v1/applied", func(w http.ResponseWriter, r *http.Request) { serveChange(s, w, r, s.cfg.Applier.Apply) })
-	mux.HandleFunc("DELETE /v1/applied", func(w http.ResponseWriter, r *http.Request) { serveChange(s, w, r, s.cfg.Applier.Delete) })
+	mux.HandleFunc("PUT "+localapi.Self("applied"), func(w http.ResponseWriter, r *http.Request) { serveLarge(s, w, r, s.cfg.Applier.Apply) })
+	mux.HandleFunc("DELETE "+localapi.Self("applied"), func(w http.ResponseWriter, r *http.Request) { serveLarge(s, w, r, s.cfg.Applier.Delete) })
 }
 
-// serveChange decodes a request, carries it out and answers.
+// serveChange decodes a small request, carries it out and answers.
 func serveChange[R, A any](s *Server, w http.ResponseWriter, r *http.Request, do func(context.Context, R) (A, error)) {
 	var req R
-	end, err := s.decode(w, r, &req)
+	err := s.intake.Small(w, r, &req)
+	carryOut(s, w, r, req, err, do)
+}
+
+// serveLarge is serveChange for requests with files.
+func serveLarge[R, A any](s *Server, w http.ResponseWriter, r *http.Request, do func(context.Context, R) (A, error)) {
+	var req R
+	end, err := s.intake.Large(w, r, &req)
 	defer end()
+	carryOut(s, w, r, req, err, do)
+}
+
+// carryOut carries out a request, unless it could not be read, and answers.
+func carryOut[R, A any](s *Server, w http.ResponseWriter, r *http.Request, req R, err error, do func(context.Context, R) (A, error)) {
 	if err != nil {
 		s.fail(w, statusError(http.StatusBadRequest, "the request cannot be read: "+err.Error()))
 		return
@@ -102,6 +114,9 @@ func withPeer(ctx context.Context, c net.Conn) context.Context {
 	}
 	return context.WithValue(ctx, peerKey{}, uid)
 }
+
+// MayChange reports whether the client of a request on the socket is root, or the user of the daemon.
+func MayChange(ctx context.Context) bool { return mayChange(ctx) == nil }
 
 // mayChange returns why a client may not change anything: it is neither root nor the user of the daemon, or unknown.
 func mayChange(ctx context.Context) error {

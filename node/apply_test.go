@@ -89,7 +89,7 @@ func asRoot(t *testing.T) context.Context {
 func TestNobodyKnownMayChangeAnything(t *testing.T) {
 	s := &shelf{}
 	w := httptest.NewRecorder()
-	r := httptest.NewRequestWithContext(t.Context(), http.MethodPut, "/v1/applied", strings.NewReader("{}"))
+	r := httptest.NewRequestWithContext(t.Context(), http.MethodPut, "/apis/monopod.dev/v1alpha1/agents/self/applied", strings.NewReader("{}"))
 	(&machine{applier: s}).server().Handler().ServeHTTP(w, r)
 	if w.Code != http.StatusForbidden || !strings.Contains(w.Body.String(), "your user is unknown") || len(s.applied) > 0 {
 		t.Errorf("%d %s; applied %v", w.Code, w.Body, s.applied)
@@ -109,7 +109,7 @@ func TestRequestsThatCannotBeRead(t *testing.T) {
 	h := (&machine{applier: s}).server().Handler()
 	for _, body := range []string{"", "{", `{"fils": []}`, `{"files": [{"content": "not base64!"}]}`} {
 		w := httptest.NewRecorder()
-		h.ServeHTTP(w, httptest.NewRequestWithContext(asRoot(t), http.MethodPut, "/v1/applied", strings.NewReader(body)))
+		h.ServeHTTP(w, httptest.NewRequestWithContext(asRoot(t), http.MethodPut, "/apis/monopod.dev/v1alpha1/agents/self/applied", strings.NewReader(body)))
 		if w.Code != http.StatusBadRequest || !strings.Contains(w.Body.String(), "cannot be read") {
 			t.Errorf("%q: %d %s", body, w.Code, w.Body)
 		}
@@ -163,12 +163,12 @@ func TestOnlyRootMayChangeWhatRuns(t *testing.T) {
 		}
 		return string(b)
 	}
-	for path, method := range map[string]string{"/v1/applied": "PUT", "/v1/applied?": "DELETE", "/v1/pods/default/web/rollback": "POST", "/v1/pods": "PATCH"} {
+	for path, method := range map[string]string{"/apis/monopod.dev/v1alpha1/agents/self/applied": "PUT", "/apis/monopod.dev/v1alpha1/agents/self/applied?": "DELETE", "/apis/monopod.dev/v1alpha1/namespaces/default/podreports/web/rollback": "POST", "/apis/monopod.dev/v1alpha1/podreports": "PATCH"} {
 		if got := ask(method, path); !strings.HasPrefix(got, "HTTP/1.1 403") || !strings.Contains(got, "only root may change pods; you are user 65534") {
 			t.Errorf("%s %s: %s", method, path, got)
 		}
 	}
-	if got := ask("GET", "/v1/pods"); !strings.HasPrefix(got, "HTTP/1.1 200") {
+	if got := ask("GET", "/apis/monopod.dev/v1alpha1/podreports"); !strings.HasPrefix(got, "HTTP/1.1 200") {
 		t.Error(got)
 	}
 	if len(s.applied)+len(s.deleted) > 0 {
@@ -232,7 +232,7 @@ func TestAWatchSaysWhereThePodsThatThereAreEnd(t *testing.T) {
 
 func TestWithoutAnApplierThereIsNoSuchPath(t *testing.T) {
 	s := NewServer(Config{Pods: &machine{}, Log: slog.New(slog.DiscardHandler)})
-	if status, _ := ask(t, s, http.MethodPut, "/v1/applied"); status != http.StatusMethodNotAllowed {
+	if status, _ := ask(t, s, http.MethodPut, "/apis/monopod.dev/v1alpha1/agents/self/applied"); status != http.StatusMethodNotAllowed {
 		t.Error(status)
 	}
 }

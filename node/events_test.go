@@ -40,7 +40,7 @@ func TestEventsAreListedAsAV1EventList(t *testing.T) {
 		"?kind=Pod&name=web&watch=": "One Two",
 	} {
 		w := httptest.NewRecorder()
-		m.server().Handler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/v1/events"+query, nil))
+		m.server().Handler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/apis/monopod.dev/v1alpha1/agents/self/events"+query, nil))
 		var list corev1.EventList
 		if err := json.Unmarshal(w.Body.Bytes(), &list); err != nil {
 			t.Fatal(err)

@@ -29,7 +29,7 @@ func (s *Server) imageRoutes(mux *http.ServeMux) {
 	if s.cfg.Images == nil {
 		return
 	}
-	mux.HandleFunc("GET /v1/images", func(w http.ResponseWriter, r *http.Request) {
+	mux.HandleFunc("GET "+localapi.Self("images"), func(w http.ResponseWriter, r *http.Request) {
 		list, err := s.cfg.Images.Images(r.Context())
 		if err != nil {
 			s.fail(w, statusError(http.StatusServiceUnavailable, err.Error()))
@@ -37,7 +37,7 @@ func (s *Server) imageRoutes(mux *http.ServeMux) {
 		}
 		s.json(w, list)
 	})
-	mux.HandleFunc("GET /v1/images/pulls", func(w http.ResponseWriter, r *http.Request) {
+	mux.HandleFunc("GET "+localapi.Self("pulls"), func(w http.ResponseWriter, r *http.Request) {
 		pulls, err := s.cfg.Images.Pulls(r.Context(), r.URL.Query()["image"])
 		if err != nil {
 			s.fail(w, statusError(http.StatusServiceUnavailable, err.Error()))
@@ -45,16 +45,15 @@ func (s *Server) imageRoutes(mux *http.ServeMux) {
 		}
 		s.json(w, pulls)
 	})
-	mux.HandleFunc("POST /v1/images/pull", s.pull)
-	mux.HandleFunc("DELETE /v1/images", func(w http.ResponseWriter, r *http.Request) { serveChange(s, w, r, s.cfg.Images.Remove) })
+	mux.HandleFunc("POST "+localapi.Self("pulls"), s.pull)
+	mux.HandleFunc("DELETE "+localapi.Self("images"), func(w http.ResponseWriter, r *http.Request) { serveChange(s, w, r, s.cfg.Images.Remove) })
 }
 
 // pull streams the progress, one JSON object per line. It ends when the client disconnects, and with it the pulls that no other client
 // waits for.
 func (s *Server) pull(w http.ResponseWriter, r *http.Request) {
 	var req localapi.PullRequest
-	end, err := s.decode(w, r, &req)
-	end() // pulls take their time
+	err := s.intake.Small(w, r, &req)
 	if err != nil || len(req.Images) == 0 {
 		s.fail(w, statusError(http.StatusBadRequest, fmt.Sprintf("the request names no images: %v", err)))
 		return

@@ -13,15 +13,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"monopod/node/localapi"
 )
 
-// log streams the log of one container instance as plain text. Parameters and errors are those of the
-// kubelet's containerLogs.
-func (s *Server) log(w http.ResponseWriter, r *http.Request) {
-	s.serveLog(w, r, "", func(e *apierrors.StatusError) { s.fail(w, e) })
-}
-
-// serveLog is log for a container, or the one that the query names; fail answers with an error.
+// serveLog streams the log of an instance of a container, or of the one that the query names, as plain text. Parameters and errors are
+// those of the kubelet's containerLogs; fail writes an error response.
 func (s *Server) serveLog(w http.ResponseWriter, r *http.Request, container string, fail func(*apierrors.StatusError)) {
 	f := podFilter{namespace: r.PathValue("namespace"), name: r.PathValue("name")}
 	pod, err := s.FindPod(r.Context(), f.namespace, f.name)
@@ -123,6 +120,12 @@ func parseLogOptions(v url.Values) (logOptions, error) {
 			p.fail("sinceTime", fmt.Errorf("at most one of sinceTime and sinceSeconds may be given"))
 		}
 	}
+	if o.stream = v.Get("stream"); o.stream == corev1.LogStreamAll {
+		o.stream = ""
+	}
+	if !slices.Contains([]string{"", corev1.LogStreamStdout, corev1.LogStreamStderr}, o.stream) {
+		p.fail("stream", fmt.Errorf("%q is not All, Stdout or Stderr", o.stream))
+	}
 	if len(p.errs) > 0 {
 		return o, fmt.Errorf("%s", strings.Join(p.errs, "; "))
 	}
@@ -138,10 +141,11 @@ type logOptions struct {
 	limitBytes   int64
 	sinceSeconds int64
 	sinceTime    time.Time
+	stream       string
 }
 
 func (o *logOptions) query(now time.Time) LogQuery {
-	q := LogQuery{Follow: o.follow, Tail: int(o.tail), Since: o.sinceTime, Timestamps: o.timestamps, LimitBytes: o.limitBytes}
+	q := LogQuery{Follow: o.follow, Tail: int(o.tail), Since: o.sinceTime, Timestamps: o.timestamps, LimitBytes: o.limitBytes, Stream: o.stream}
 	if o.sinceSeconds > 0 {
 		q.Since = now.Add(-time.Duration(o.sinceSeconds) * time.Second)
 	}
@@ -188,7 +192,7 @@ func (p *paramReader) number(name string, least, absent int64) int64 {
 // logInstance finds which instance's log is wanted. A pod's only container need not be named.
 func logInstance(pod *corev1.Pod, o *logOptions) (Instance, *apierrors.StatusError) {
 	names := ContainerNames(pod)
-	if o.container == "" && len(names) == 1 {
+	if o.container == "" && len(names)-len(pod.Spec.EphemeralContainers) == 1 {
 		o.container = names[0]
 	}
 	if o.container == "" {
@@ -244,17 +248,20 @@ func waitingText(st *corev1.ContainerStatus) string {
 	}
 }
 
-// ContainerNames returns the names of all containers of a pod, init containers last.
+// ContainerNames returns the names of all containers of a pod: init containers after the others, ephemeral ones last.
 func ContainerNames(pod *corev1.Pod) []string {
 	var names []string
 	for _, c := range slices.Concat(pod.Spec.Containers, pod.Spec.InitContainers) {
 		names = append(names, c.Name)
 	}
+	for i := range pod.Spec.EphemeralContainers {
+		names = append(names, pod.Spec.EphemeralContainers[i].Name)
+	}
 	return names
 }
 
 func containerStatus(pod *corev1.Pod, name string) *corev1.ContainerStatus {
-	for _, list := range [][]corev1.ContainerStatus{pod.Status.ContainerStatuses, pod.Status.InitContainerStatuses} {
+	for _, list := range [][]corev1.ContainerStatus{pod.Status.ContainerStatuses, pod.Status.InitContainerStatuses, pod.Status.EphemeralContainerStatuses} {
 		for i := range list {
 			if list[i].Name == name {
 				return &list[i]
@@ -272,7 +279,9 @@ func statusError(code int32, msg string) *apierrors.StatusError {
 		http.StatusMethodNotAllowed:    metav1.StatusReasonMethodNotAllowed,
 		http.StatusServiceUnavailable:  metav1.StatusReasonServiceUnavailable,
 	}
-	return &apierrors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusFailure, Code: code, Reason: reasons[code], Message: msg}}
+	return &apierrors.StatusError{ErrStatus: metav1.Status{
+		Status: metav1.StatusFailure, Code: code, Reason: reasons[code], Message: msg, Details: &metav1.StatusDetails{Group: localapi.Group},
+	}}
 }
 
 // flushWriter sends each piece at once, so that a follower sees lines as they come.

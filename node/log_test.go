@@ -48,7 +48,7 @@ func TestWhichLogIsMeant(t *testing.T) {
 				return err
 			}}
 			m.set(view("a", "x", c.containers...))
-			code, body := ask(t, m.server(), http.MethodGet, "/v1/pods/a/x/log?"+c.query)
+			code, body := ask(t, m.server(), http.MethodGet, "/api/v1/namespaces/a/pods/x/log?"+c.query)
 			if code != c.code {
 				t.Fatalf("%d %s", code, body)
 			}
@@ -71,8 +71,8 @@ func TestLogParametersReachTheReader(t *testing.T) {
 	m.set(view("a", "x", "c running"))
 	s := m.server()
 	before := time.Now()
-	for _, q := range []string{"", "tailLines=all", "tailLines=0&timestamps=true&limitBytes=7&sinceSeconds=60", "sinceTime=2026-01-01T00:00:00Z", "timestamps&tailLines=2"} {
-		if code, body := ask(t, s, http.MethodGet, "/v1/pods/a/x/log?"+q); code != http.StatusOK {
+	for _, q := range []string{"", "tailLines=all", "tailLines=0&timestamps=true&limitBytes=7&sinceSeconds=60", "sinceTime=2026-01-01T00:00:00Z", "timestamps&tailLines=2&stream=Stderr", "stream=All"} {
+		if code, body := ask(t, s, http.MethodGet, "/api/v1/namespaces/a/pods/x/log?"+q); code != http.StatusOK {
 			t.Fatalf("%s: %d %s", q, code, body)
 		}
 	}
@@ -87,8 +87,8 @@ func TestLogParametersReachTheReader(t *testing.T) {
 	if !q[3].Since.Equal(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)) {
 		t.Errorf("since: %v", q[3].Since)
 	}
-	if !q[4].Timestamps || q[4].Tail != 2 {
-		t.Errorf("without a value: %+v", q[4])
+	if !q[4].Timestamps || q[4].Tail != 2 || q[4].Stream != "Stderr" || q[5].Stream != "" {
+		t.Errorf("without a value: %+v, %+v", q[4], q[5])
 	}
 }
 
@@ -96,14 +96,14 @@ func TestALogThatCannotBeReadIsAnErrorOnlyBeforeItsFirstByte(t *testing.T) {
 	m := &machine{}
 	m.set(view("a", "x", "c running"))
 	m.readLog = func(context.Context, LogQuery, io.Writer) error { return errors.New("disk gone") }
-	if code, body := ask(t, m.server(), http.MethodGet, "/v1/pods/a/x/log"); code != http.StatusInternalServerError || !strings.Contains(body, "disk gone") {
+	if code, body := ask(t, m.server(), http.MethodGet, "/api/v1/namespaces/a/pods/x/log"); code != http.StatusInternalServerError || !strings.Contains(body, "disk gone") {
 		t.Errorf("%d %s", code, body)
 	}
 	m.readLog = func(_ context.Context, _ LogQuery, w io.Writer) error {
 		fmt.Fprint(w, "half")
 		return errors.New("disk gone")
 	}
-	if code, body := ask(t, m.server(), http.MethodGet, "/v1/pods/a/x/log"); code != http.StatusOK || body != "half" {
+	if code, body := ask(t, m.server(), http.MethodGet, "/api/v1/namespaces/a/pods/x/log"); code != http.StatusOK || body != "half" {
 		t.Errorf("%d %s", code, body)
 	}
 }
@@ -134,7 +134,7 @@ func TestAFollowerHearsOfTheEndOfItsContainer(t *testing.T) {
 			m.set(view("a", "x", "c running"))
 			done := make(chan string, 1)
 			go func() {
-				code, body := ask(t, m.server(), http.MethodGet, "/v1/pods/a/x/log?follow=true")
+				code, body := ask(t, m.server(), http.MethodGet, "/api/v1/namespaces/a/pods/x/log?follow=true")
 				done <- fmt.Sprint(code, body)
 			}()
 			<-following

@@ -86,6 +86,8 @@ type LogQuery struct {
 	Timestamps bool
 	// LimitBytes is 0 for no limit.
 	LimitBytes int64
+	// Stream is Stdout or Stderr; empty means both.
+	Stream string
 	// Ended is closed when the container has ended: a follower then stops at the end of the file.
 	Ended <-chan struct{}
 }

@@ -109,9 +109,14 @@ func (m *machine) ReadLog(ctx context.Context, q LogQuery, w io.Writer) error {
 func (m *machine) Inputs() []model.Input { return m.inputs }
 
 func (m *machine) server() *Server {
-	return NewServer(Config{Pods: m, Logs: m, Inputs: m, Whys: m.whys, Events: m.events, Applier: m.applier, Revisions: m.revisions, Settings: json.RawMessage(`{"config":{}}`), Version: "v1.2.3", Log: slog.New(slog.DiscardHandler), Routes: map[string]http.Handler{
+	var s *Server
+	s = NewServer(Config{Pods: m, Logs: m, Inputs: m, Whys: m.whys, Events: m.events, Applier: m.applier, Revisions: m.revisions, Settings: json.RawMessage(`{"config":{}}`), Version: "v1.2.3", Log: slog.New(slog.DiscardHandler), Routes: map[string]http.Handler{
 		"/more/": http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = w.Write([]byte("more " + r.URL.Path)) }),
+		"GET /api/v1/namespaces/{namespace}/pods/{name}/log": http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { // as the Kubernetes API does
+			s.serveLog(w, r, "", func(e *apierrors.StatusError) { s.fail(w, e) })
+		}),
 	}})
+	return s
 }
 
 // view is a pod with one status per container: "a running", "b waiting ImagePullBackOff", "c ended", "d crashed".
@@ -160,20 +165,20 @@ func TestPodsAreAListByNamespaceAndName(t *testing.T) {
 	m := &machine{}
 	m.set(view("b", "x"), view("a", "z"), view("a", "y"))
 	for target, want := range map[string][]string{
-		"/v1/pods":                    {"a/y", "a/z", "b/x"},
-		"/v1/pods?namespace=a":        {"a/y", "a/z"},
-		"/v1/pods?namespace=a&name=z": {"a/z"},
-		"/v1/pods?namespace=none":     {},
+		"/apis/monopod.dev/v1alpha1/podreports":                                              {"a/y", "a/z", "b/x"},
+		"/apis/monopod.dev/v1alpha1/namespaces/a/podreports":                                 {"a/y", "a/z"},
+		"/apis/monopod.dev/v1alpha1/namespaces/a/podreports?fieldSelector=metadata.name%3Dz": {"a/z"},
+		"/apis/monopod.dev/v1alpha1/namespaces/none/podreports":                              {},
 	} {
 		code, body := ask(t, m.server(), http.MethodGet, target)
 		var list corev1.PodList
-		if err := json.Unmarshal([]byte(body), &list); err != nil || code != http.StatusOK || list.Kind != "PodList" || list.APIVersion != "v1" {
+		if err := json.Unmarshal([]byte(body), &list); err != nil || code != http.StatusOK || list.Kind != "PodReportList" || list.APIVersion != "monopod.dev/v1alpha1" {
 			t.Errorf("%s: %d %v %s", target, code, err, body)
 		}
 		got := []string{}
 		for _, p := range list.Items {
 			got = append(got, p.Namespace+"/"+p.Name)
-			if p.Kind != "Pod" || p.APIVersion != "v1" {
+			if p.Kind != "PodReport" || p.APIVersion != "monopod.dev/v1alpha1" {
 				t.Errorf("%s: item without kind", target)
 			}
 		}
@@ -192,7 +197,7 @@ func TestAnnotationsOfTheAPIAreAddedToACopy(t *testing.T) {
 	v.Pod.Annotations = map[string]string{"mine": "1", AnnotationWhy: "forged"}
 	m := &machine{}
 	m.set(v)
-	_, body := ask(t, m.server(), http.MethodGet, "/v1/pods/a/x")
+	_, body := ask(t, m.server(), http.MethodGet, "/apis/monopod.dev/v1alpha1/namespaces/a/podreports/x")
 	var p corev1.Pod
 	if err := json.Unmarshal([]byte(body), &p); err != nil {
 		t.Fatal(err)
@@ -218,11 +223,12 @@ func TestErrorsAreStatusObjects(t *testing.T) {
 		code           int
 		message        string
 	}{
-		{"GET", "/v1/pods/a/nope", 404, `pods "nope" not found`},
-		{"GET", "/v1/pods/other/x", 404, `pods "x" not found`},
+		{"GET", "/apis/monopod.dev/v1alpha1/namespaces/a/podreports/nope", 404, `pods "nope" not found`},
+		{"GET", "/apis/monopod.dev/v1alpha1/namespaces/other/podreports/x", 404, `pods "x" not found`},
 		{"GET", "/v2/pods", 404, "no such path: /v2/pods"},
-		{"GET", "/v1/pods/a/nope/log", 404, `pod "nope" does not exist`},
-		{"POST", "/v1/pods", 405, "the API has no POST for /v1/pods"},
+		{"GET", "/api/v1/namespaces/a/pods/nope/log", 404, `pod "nope" does not exist`},
+		{"POST", "/apis/monopod.dev/v1alpha1/podreports", 405, "the API has no POST for /apis/monopod.dev/v1alpha1/podreports"},
+		{"GET", "/v1/pods", 404, "this command is older than the running monopod, v1.2.3"},
 	} {
 		code, body := ask(t, m.server(), c.method, c.target)
 		var s metav1.Status
@@ -238,10 +244,9 @@ func TestErrorsAreStatusObjects(t *testing.T) {
 func TestTheSmallEndpoints(t *testing.T) {
 	m := &machine{inputs: []model.Input{{Source: "file", Input: "/m/x.yaml", State: "Refused", Errors: []string{"bad"}}}}
 	for target, want := range map[string]string{
-		"/more/path":  "more /more/path",
-		"/v1/config":  `{"config":{}}` + "\n",
-		"/v1/version": `{"version":"v1.2.3"}` + "\n",
-		"/v1/sources": `[{"source":"file","input":"/m/x.yaml","state":"Refused","errors":["bad"],"since":"0001-01-01T00:00:00Z"}]` + "\n",
+		"/more/path": "more /more/path",
+		"/apis/monopod.dev/v1alpha1/agents/self/config":  `{"config":{}}` + "\n",
+		"/apis/monopod.dev/v1alpha1/agents/self/sources": `[{"source":"file","input":"/m/x.yaml","state":"Refused","errors":["bad"],"since":"0001-01-01T00:00:00Z"}]` + "\n",
 	} {
 		if code, body := ask(t, m.server(), http.MethodGet, target); code != http.StatusOK || body != want {
 			t.Errorf("%s: %d %s", target, code, body)
@@ -280,7 +285,7 @@ func TestWhileNotAllCanBeSeenNothingIsSaidToBeAbsent(t *testing.T) {
 	m.see(errors.New(`no "containerd"`), view("a", "x", "c running"))
 	s := m.server()
 	for target, want := range map[string]int{
-		"/v1/pods": 200, "/v1/pods?namespace=other": 503, "/v1/pods/a/x": 200, "/v1/pods/a/y": 503, "/v1/pods/a/y/log": 503,
+		"/apis/monopod.dev/v1alpha1/podreports": 200, "/apis/monopod.dev/v1alpha1/namespaces/other/podreports": 503, "/apis/monopod.dev/v1alpha1/namespaces/a/podreports/x": 200, "/apis/monopod.dev/v1alpha1/namespaces/a/podreports/y": 503, "/api/v1/namespaces/a/pods/y/log": 503,
 	} {
 		code, body := ask(t, s, http.MethodGet, target)
 		if code != want || want == 503 && !strings.Contains(body, "containerd") {
@@ -334,7 +339,7 @@ func TestAnswersWaitForAStartingDaemon(t *testing.T) {
 	m.see(ErrStarting)
 	answer := make(chan string, 1)
 	go func() {
-		_, body := ask(t, m.server(), http.MethodGet, "/v1/pods/a/x")
+		_, body := ask(t, m.server(), http.MethodGet, "/apis/monopod.dev/v1alpha1/namespaces/a/podreports/x")
 		answer <- body
 	}()
 	m.subscriptions(t, 1)

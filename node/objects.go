@@ -7,6 +7,8 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+
+	"monopod/node/localapi"
 )
 
 // objectRoutes adds the objects besides pods: a v1 List, selected by kind, namespace and name.
@@ -14,10 +16,13 @@ func (s *Server) objectRoutes(mux *http.ServeMux) {
 	if s.cfg.Objects == nil {
 		return
 	}
-	mux.HandleFunc("GET /v1/objects", func(w http.ResponseWriter, r *http.Request) {
+	mux.HandleFunc("GET "+localapi.Self("documents"), func(w http.ResponseWriter, r *http.Request) {
 		q := r.URL.Query()
 		items := []metav1.Object{}
 		for _, o := range s.cfg.Objects() {
+			if s.cfg.Visible != nil && !s.cfg.Visible(r, o) {
+				continue
+			}
 			if selected(q.Get("namespace"), o.GetNamespace()) && selected(q.Get("name"), o.GetName()) && selected(q.Get("kind"), kindOf(o)) {
 				items = append(items, o)
 			}

@@ -3,11 +3,13 @@ package node
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"strconv"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"monopod/manifests"
@@ -51,8 +53,9 @@ func (v RevisionView) annotate(set func(key, value string)) {
 type Revisions interface {
 	// History returns what is kept of a pod; nil: nothing.
 	History(key manifests.Key) *localapi.History
-	// Rollback rolls a pod back to a revision; 0: the last one before that was Ready.
-	Rollback(key manifests.Key, to int) (*localapi.History, error)
+	// Rollback rolls a pod back to a revision; 0: the last one before that was Ready. Nothing is changed if admit returns an error for the
+	// pod of that revision, which is shared.
+	Rollback(key manifests.Key, to int, admit func(*corev1.Pod) error) (*localapi.History, error)
 }
 
 // revisionRoutes adds the history of pods, and the way back.
@@ -60,14 +63,21 @@ func (s *Server) revisionRoutes(mux *http.ServeMux) {
 	if s.cfg.Revisions == nil {
 		return
 	}
-	mux.HandleFunc("GET /v1/pods/{namespace}/{name}/revisions", s.history)
-	mux.HandleFunc("POST /v1/pods/{namespace}/{name}/rollback", func(w http.ResponseWriter, r *http.Request) {
+	mux.HandleFunc("GET "+podPattern+"/history", s.history)
+	mux.HandleFunc("POST "+podPattern+"/rollback", func(w http.ResponseWriter, r *http.Request) {
 		key := manifests.Key{Namespace: r.PathValue("namespace"), Name: r.PathValue("name")}
-		serveChange(s, w, r, func(_ context.Context, req localapi.RollbackRequest) (*localapi.History, error) {
+		serveChange(s, w, r, func(ctx context.Context, req localapi.RollbackRequest) (*localapi.History, error) {
 			if s.cfg.Revisions.History(key) == nil {
 				return nil, unknownRevisions(key)
 			}
-			h, err := s.cfg.Revisions.Rollback(key, req.To)
+			admit := func(pod *corev1.Pod) error { return s.cfg.AdmitRollback(ctx, pod) }
+			if s.cfg.AdmitRollback == nil {
+				admit = func(*corev1.Pod) error { return nil }
+			}
+			h, err := s.cfg.Revisions.Rollback(key, req.To, admit)
+			if refused, ok := errors.AsType[*apierrors.StatusError](err); ok {
+				return nil, refused
+			}
 			if err != nil {
 				return nil, statusError(http.StatusConflict, err.Error())
 			}

@@ -1,14 +1,17 @@
 package node
 
 import (
+	"context"
 	"errors"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"monopod/manifests"
@@ -20,6 +23,8 @@ type archive struct {
 	history *localapi.History
 	asked   []int
 	err     error
+	// pod is that of all revisions.
+	pod *corev1.Pod
 }
 
 func (a *archive) History(key manifests.Key) *localapi.History {
@@ -29,7 +34,10 @@ func (a *archive) History(key manifests.Key) *localapi.History {
 	return a.history
 }
 
-func (a *archive) Rollback(_ manifests.Key, to int) (*localapi.History, error) {
+func (a *archive) Rollback(_ manifests.Key, to int, admit func(*corev1.Pod) error) (*localapi.History, error) {
+	if err := admit(a.pod); err != nil {
+		return nil, err
+	}
 	a.asked = append(a.asked, to)
 	return a.history, a.err
 }
@@ -80,5 +88,20 @@ func TestTheRevisionOfAPodIsShown(t *testing.T) {
 	}
 	if got := RevisionText(nil); got != "<none>" {
 		t.Errorf("in short: %s", got)
+	}
+}
+
+// TestARollbackIsAdmitted: an old revision may be one that the user could not write.
+func TestARollbackIsAdmitted(t *testing.T) {
+	a := &archive{history: &localapi.History{}, pod: &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "web"}}}
+	s := NewServer(Config{Revisions: a, AdmitRollback: func(_ context.Context, pod *corev1.Pod) error {
+		return apierrors.NewForbidden(pods(), pod.Name, errors.New("no"))
+	}})
+	mux := http.NewServeMux()
+	s.revisionRoutes(mux)
+	w := httptest.NewRecorder()
+	mux.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodPost, localapi.PodReport("default", "web", "rollback"), strings.NewReader(`{"to":1}`)))
+	if w.Code != http.StatusForbidden || len(a.asked) != 0 || !strings.Contains(w.Body.String(), "web") {
+		t.Errorf("%d %s, rolled back to %v", w.Code, w.Body, a.asked)
 	}
 }

@@ -27,18 +27,18 @@ func (s *Server) scheduleRoutes(mux *http.ServeMux) {
 	if s.cfg.Scheduler == nil {
 		return
 	}
-	mux.HandleFunc("GET /v1/drain", s.schedule)
-	mux.HandleFunc("PUT /v1/cordon", func(w http.ResponseWriter, r *http.Request) {
+	mux.HandleFunc("GET "+localapi.Self("drain"), s.schedule)
+	mux.HandleFunc("PUT "+localapi.Self("cordon"), func(w http.ResponseWriter, r *http.Request) {
 		serveChange(s, w, r, func(_ context.Context, q localapi.DrainRequest) (localapi.Schedule, error) {
 			return s.cfg.Scheduler.Cordon(q)
 		})
 	})
-	mux.HandleFunc("PUT /v1/drain", func(w http.ResponseWriter, r *http.Request) {
+	mux.HandleFunc("PUT "+localapi.Self("drain"), func(w http.ResponseWriter, r *http.Request) {
 		serveChange(s, w, r, func(_ context.Context, q localapi.DrainRequest) (localapi.Schedule, error) {
 			return s.cfg.Scheduler.Drain(q)
 		})
 	})
-	mux.HandleFunc("DELETE /v1/drain", func(w http.ResponseWriter, r *http.Request) {
+	mux.HandleFunc("DELETE "+localapi.Self("drain"), func(w http.ResponseWriter, r *http.Request) {
 		serveChange(s, w, r, func(context.Context, struct{}) (localapi.Schedule, error) { return s.cfg.Scheduler.Undrain() })
 	})
 }

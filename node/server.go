@@ -13,7 +13,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
 
+	"monopod/node/intake"
 	"monopod/node/localapi"
 	podstream "monopod/node/stream"
 )
@@ -35,11 +37,15 @@ type Config struct {
 	Events  Events
 	// Revisions may be nil: answers have no revisions then.
 	Revisions Revisions
+	// AdmitRollback returns why the user of a request may not roll back to a pod; nil allows all.
+	AdmitRollback func(ctx context.Context, pod *corev1.Pod) error
 	// Applier, which may be nil, takes documents from clients.
 	Applier Applier
 	Whys    Whys
 	// Objects, which may be nil, returns the objects besides pods, as clients see them.
 	Objects func() []metav1.Object
+	// Visible reports whether the user of a request may see an object of Objects; nil shows all.
+	Visible func(r *http.Request, o metav1.Object) bool
 	// Agent, which may be nil, returns what the daemon costs.
 	Agent func() localapi.Agent
 	// Scheduler may be nil: pods may always run then.
@@ -57,9 +63,11 @@ type Config struct {
 	Around func(http.Handler) http.Handler
 	// Images may be nil: there are no paths for images then.
 	Images Images
-	// Settings is the answer to GET /v1/config.
+	// Shared, which may be nil, wraps the paths of monopod.dev: it authorizes requests, and serves all other paths of the API.
+	Shared func(own *http.ServeMux) http.Handler
+	// Settings is the configuration with its origins.
 	Settings json.RawMessage
-	// Version is the answer to GET /v1/version.
+	// Version is the version of monopod.
 	Version string
 	Log     *slog.Logger
 }
@@ -72,53 +80,88 @@ type Server struct {
 	// streams is nil when nothing reaches into pods.
 	streams *podstream.Handler
 	// grace is shutdownGrace, but for tests.
-	grace time.Duration
-	turns turns
+	grace  time.Duration
+	intake *intake.Intake
 }
 
 // NewServer returns a Server. It does no I/O.
 func NewServer(cfg Config) *Server {
-	s := &Server{responder: responder{cfg.Log}, podReader: podReader{pods: cfg.Pods, leaving: cfg.Leaving, alias: cfg.Alias}, cfg: cfg, grace: shutdownGrace, turns: newTurns()}
+	s := &Server{responder: responder{cfg.Log}, podReader: podReader{pods: cfg.Pods, leaving: cfg.Leaving, alias: cfg.Alias}, cfg: cfg, grace: shutdownGrace, intake: intake.New()}
 	if cfg.Reach != nil {
 		s.streams = podstream.New(podstream.Config{Pods: &s.podReader, Runtime: cfg.Reach, Logs: s.containerLogs, IdleTimeout: cfg.StreamIdleTimeout, Log: cfg.Log})
 	}
 	return s
 }
 
-// Handler returns the routes of the API.
-func (s *Server) Handler() http.Handler {
+// podPattern is the path pattern of a pod.
+const podPattern = localapi.Base + "/namespaces/{namespace}/podreports/{name}"
+
+// own returns the handlers of monopod.dev, which the API on TCP also serves. It does not authorize requests.
+func (s *Server) own() *http.ServeMux {
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /v1/pods", s.listPods)
-	mux.HandleFunc("GET /v1/pods/{namespace}/{name}", s.pod)
-	mux.HandleFunc("GET /v1/pods/{namespace}/{name}/log", s.log)
-	mux.HandleFunc("GET /v1/events", s.events)
-	mux.HandleFunc("GET /v1/sources", func(w http.ResponseWriter, _ *http.Request) { s.json(w, s.cfg.Inputs.Inputs()) })
-	mux.HandleFunc("GET /v1/why", s.why)
-	mux.HandleFunc("GET /v1/why/{namespace}/{name}", s.why)
-	mux.HandleFunc("GET /v1/config", func(w http.ResponseWriter, _ *http.Request) { s.json(w, s.cfg.Settings) })
-	mux.HandleFunc("GET /v1/version", func(w http.ResponseWriter, _ *http.Request) { s.json(w, map[string]string{"version": s.cfg.Version}) })
-	for pattern, h := range s.cfg.Routes {
-		mux.Handle(pattern, h)
-	}
+	mux.HandleFunc("GET "+localapi.PodReports(""), s.listPods)
+	mux.HandleFunc("GET "+localapi.Base+"/namespaces/{namespace}/podreports", s.listPods)
+	mux.HandleFunc("GET "+podPattern, s.pod)
+	mux.HandleFunc("GET "+podPattern+"/why", s.why)
+	mux.HandleFunc("GET "+localapi.Self("why"), s.why)
+	mux.HandleFunc("GET "+localapi.Self("events"), s.events)
+	mux.HandleFunc("GET "+localapi.Self("sources"), func(w http.ResponseWriter, _ *http.Request) { s.json(w, s.cfg.Inputs.Inputs()) })
+	mux.HandleFunc("GET "+localapi.Self("config"), func(w http.ResponseWriter, _ *http.Request) { s.json(w, s.cfg.Settings) })
 	s.objectRoutes(mux)
 	s.applyRoutes(mux)
 	s.revisionRoutes(mux)
 	s.scheduleRoutes(mux)
 	s.agentRoutes(mux)
 	s.imageRoutes(mux)
-	s.streamRoutes(mux)
 	s.fileRoutes(mux)
-	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
-		if r.Method != http.MethodGet {
-			s.fail(w, statusError(http.StatusMethodNotAllowed, "the API has no "+r.Method+" for "+r.URL.Path))
-			return
-		}
-		s.fail(w, statusError(http.StatusNotFound, "no such path: "+r.URL.Path))
-	})
+	return mux
+}
+
+// Handler returns the handler of the socket.
+func (s *Server) Handler() http.Handler {
+	mux := http.NewServeMux()
+	for pattern, h := range s.cfg.Routes {
+		mux.Handle(pattern, h)
+	}
+	if own := s.own(); s.cfg.Shared != nil {
+		mux.Handle(localapi.Base+"/", s.cfg.Shared(own))
+	} else {
+		mux.Handle(localapi.Base+"/", orElse(own, s.missing))
+	}
+	s.streamRoutes(mux)
+	mux.HandleFunc("/v1/", s.former(s.cfg.Version))
+	mux.HandleFunc("/", s.missing)
 	if s.cfg.Around == nil {
 		return s.guarded(mux)
 	}
 	return s.cfg.Around(s.guarded(mux))
+}
+
+// missing writes the response for unknown paths.
+func (r responder) missing(w http.ResponseWriter, req *http.Request) {
+	if req.Method != http.MethodGet {
+		r.fail(w, statusError(http.StatusMethodNotAllowed, "the API has no "+req.Method+" for "+req.URL.Path))
+		return
+	}
+	r.fail(w, statusError(http.StatusNotFound, "no such path: "+req.URL.Path))
+}
+
+// orElse serves the patterns of a mux, and everything else with another handler.
+func orElse(mux *http.ServeMux, other http.HandlerFunc) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if _, pattern := mux.Handler(r); pattern == "" {
+			other(w, r)
+			return
+		}
+		mux.ServeHTTP(w, r)
+	})
+}
+
+// former responds to commands of releases that used the paths /v1.
+func (r responder) former(version string) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		r.fail(w, statusError(http.StatusNotFound, "this command is older than the running monopod, "+version+", and cannot talk to it; use the same release of both"))
+	}
 }
 
 // Run serves on the listener until ctx ends, and closes it.
@@ -153,14 +196,25 @@ func (s *Server) Run(ctx context.Context, ln net.Listener) error {
 
 func (s *Server) listPods(w http.ResponseWriter, r *http.Request) {
 	q := r.URL.Query()
-	f := podFilter{namespace: q.Get("namespace"), name: q.Get("name")}
+	f := podFilter{namespace: r.PathValue("namespace")}
+	fieldSelector, err := fields.ParseSelector(q.Get("fieldSelector"))
+	if err == nil && !fieldSelector.Empty() {
+		f.name, _ = fieldSelector.RequiresExactMatch("metadata.name")
+		if len(fieldSelector.Requirements()) != 1 || f.name == "" {
+			err = errors.New("podreports are selected by metadata.name=NAME only")
+		}
+	}
+	if err != nil {
+		s.fail(w, statusError(http.StatusBadRequest, err.Error()))
+		return
+	}
 	if q.Get("watch") == "true" || q.Get("watch") == "1" {
 		s.watch(w, r, f, q.Get("sendInitialEvents") == "true")
 		return
 	}
 	items, ok := s.found(w, r, f)
 	if ok {
-		s.json(w, corev1.PodList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "PodList"}, Items: items})
+		s.json(w, corev1.PodList{TypeMeta: reportType("PodReportList"), Items: items})
 	}
 }
 
@@ -168,7 +222,7 @@ func (s *Server) listPods(w http.ResponseWriter, r *http.Request) {
 // that there are none, answers with an error, and false.
 func (s *Server) found(w http.ResponseWriter, r *http.Request, f podFilter) ([]corev1.Pod, bool) {
 	views, err := s.views(r.Context())
-	items := selectPods(views, f)
+	items := reports(views, f)
 	switch {
 	case err != nil && len(items) == 0:
 		s.fail(w, statusError(http.StatusServiceUnavailable, err.Error()))
@@ -188,4 +242,17 @@ func (s *Server) pod(w http.ResponseWriter, r *http.Request) {
 	default:
 		s.json(w, found[0])
 	}
+}
+
+// reports returns the selected pods as reports: what `monopod get pods` shows, which is more than a Kubernetes Pod has.
+func reports(views []PodView, f podFilter) []corev1.Pod {
+	items := selectPods(views, f)
+	for i := range items {
+		items[i].TypeMeta = reportType("PodReport")
+	}
+	return items
+}
+
+func reportType(kind string) metav1.TypeMeta {
+	return metav1.TypeMeta{APIVersion: localapi.Group + "/v1alpha1", Kind: kind}
 }

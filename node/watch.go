@@ -28,7 +28,7 @@ func (s *Server) watch(w http.ResponseWriter, r *http.Request, f podFilter, book
 	known := map[manifests.Key]corev1.Pod{}
 	stream(w, r, changed, func() []metav1.WatchEvent {
 		views, blind := s.cfg.Pods.Pods()
-		current := selectPods(views, f)
+		current := reports(views, f)
 		if blind != nil {
 			current = withUnseen(current, known)
 		}
@@ -69,7 +69,7 @@ func stream(w http.ResponseWriter, r *http.Request, changed <-chan struct{}, nex
 
 // initialEventsEnd is the BOOKMARK event of Kubernetes.
 func initialEventsEnd() metav1.WatchEvent {
-	mark := &corev1.Pod{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}}
+	mark := &corev1.Pod{TypeMeta: reportType("PodReport")}
 	mark.Annotations = map[string]string{metav1.InitialEventsAnnotationKey: "true"}
 	return metav1.WatchEvent{Type: localapi.Bookmark, Object: runtime.RawExtension{Object: mark}}
 }

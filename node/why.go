@@ -15,7 +15,7 @@ type Whys interface {
 	Why(ctx context.Context, namespace, name string) (why.Answer, error)
 }
 
-// why answers GET /v1/why and /v1/why/NAMESPACE/NAME, also while containers cannot be seen.
+// why serves explanations for a pod, or for all pods of a namespace, also while containers cannot be observed.
 func (s *Server) why(w http.ResponseWriter, r *http.Request) {
 	namespace, name := r.PathValue("namespace"), r.PathValue("name")
 	if name == "" {

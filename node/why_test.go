@@ -65,7 +65,7 @@ func TestWhyWaitsForADaemonThatStarts(t *testing.T) {
 	done := make(chan *httptest.ResponseRecorder, 1)
 	go func() {
 		w := httptest.NewRecorder()
-		s.Handler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/v1/why", nil))
+		s.Handler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/apis/monopod.dev/v1alpha1/agents/self/why", nil))
 		done <- w
 	}()
 	<-o.asked

@@ -10,4 +10,6 @@ type Held struct {
 	Cause cause.Cause
 	// Final reports that nothing in progress will let the pod start; the kubelet would reject it permanently.
 	Final bool
+	// Failed makes the pod Failed, as a kubelet does when it rejects a pod. Otherwise it is Pending.
+	Failed bool
 }

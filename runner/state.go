@@ -59,6 +59,9 @@ type Sandbox struct {
 	Evictions int
 	// Disk is the latest measured disk usage of a pod with disk limits (LimitsDisk); nil if unknown.
 	Disk *DiskUsage
+	// Ephemeral are the ephemeral containers that RecordEphemeral has added, in that order. They are not part of a manifest, and are
+	// removed with the sandbox.
+	Ephemeral []corev1.EphemeralContainer
 }
 
 // PodFailure is the failure of a pod as a whole, as opposed to a failure of one container.
@@ -256,6 +259,9 @@ const (
 	SetupNetwork ActionKind = "SetupNetwork"
 	// RecordPod stores the new manifest on the sandbox record; it does not affect running containers.
 	RecordPod ActionKind = "RecordPod"
+	// RecordEphemeral adds Action.Ephemeral to the ephemeral containers of the sandbox with the uid Action.UID. Existing ones with the same
+	// name are unchanged.
+	RecordEphemeral ActionKind = "RecordEphemeral"
 	// FailPod records on the sandbox that the pod has failed, with Action.Failure and Message. Only the first call has an effect. The
 	// emptyDirs of an evicted pod are deleted as soon as none of its containers runs, since it comes back with new ones.
 	FailPod ActionKind = "FailPod"
@@ -315,8 +321,10 @@ type Action struct {
 	ContainerID string
 	// Reason is the reason for the log and the event, for example "definition changed" or "restart policy Always".
 	Reason string
-	// UID is the uid of the new pod, for CreateSandbox.
+	// UID is the uid of the new pod, for CreateSandbox, or of the existing one, for RecordEphemeral.
 	UID string
+	// Ephemeral are added by RecordEphemeral.
+	Ephemeral []corev1.EphemeralContainer
 	// KeepFiles makes RemoveSandbox leave directories, volumes and logs of the uid for the sandbox that is created next.
 	KeepFiles bool
 	// Remade makes RemoveSandbox record, across restarts, that another sandbox is created next. Until then PodState.Place is set.

@@ -5,6 +5,9 @@ import (
 	"maps"
 	"reflect"
 	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"monopod/internal/model"
 	"monopod/manifests"
@@ -78,7 +81,7 @@ func (o Owners) Claim(set Set) Set {
 			name := key.String()
 			r := c.on(p.Origin)
 			r.pods[name] = true
-			r.add(p.Origin, "pod "+name, owner)
+			r.add(p.Origin, "Pod", name, owner)
 			continue
 		}
 		o.pods[key] = p.Origin
@@ -97,7 +100,7 @@ func (o Owners) claimObjects(objects []*manifests.Object, c *conflicts) []*manif
 		if owner, taken := o.objects[obj.ID()]; taken {
 			r := c.on(obj.Origin)
 			r.objects[obj.String()] = true
-			r.add(obj.Origin, obj.String(), owner)
+			r.add(obj.Origin, obj.Kind, strings.TrimPrefix(obj.String(), obj.Kind+" "), owner)
 			continue
 		}
 		o.objects[obj.ID()] = obj.Origin
@@ -118,17 +121,33 @@ type conflicts struct {
 type conflict struct {
 	pods, objects map[string]bool
 	// errors are the first of all; more is how many there are besides.
-	errors []string
+	errors []model.Problem
 	more   int
 }
 
+// lines are the texts of errors.
+func (c *conflict) lines() []string {
+	var all []string
+	for i := range c.errors {
+		all = append(all, c.errors[i].Text)
+	}
+	return all
+}
+
 // add adds a reason. There may be as many as an input has objects.
-func (c *conflict) add(at manifests.Origin, what string, owner manifests.Origin) {
+func (c *conflict) add(at manifests.Origin, kind, name string, owner manifests.Origin) {
 	if len(c.errors) == MaxReasons {
 		c.more++
 		return
 	}
-	c.errors = append(c.errors, conflictLine(at, what, owner))
+	what := kind + " " + name
+	if kind == "Pod" {
+		what = "pod " + name
+	}
+	c.errors = append(c.errors, model.Problem{Text: conflictLine(at, what, owner), Error: manifests.Error{
+		File: at.File, Line: at.Line, Kind: kind, Pod: name, Type: field.ErrorTypeDuplicate,
+		Msg: "already defined in " + place(owner), Hint: "rename or remove one of them",
+	}})
 }
 
 // on returns the conflict of the input at that origin, and creates it on first use.
@@ -167,7 +186,7 @@ func (c *conflicts) merged() []model.Input {
 		if r.State == model.InputAccepted {
 			r.State = model.InputConflict
 		}
-		r.Errors = slices.Concat(r.Errors, was.errors)
+		r.Errors, r.Problems = slices.Concat(r.Errors, was.lines()), slices.Concat(r.Problems, was.errors)
 		if was.more > 0 {
 			r.Errors = append(r.Errors, fmt.Sprintf("and %d more", was.more))
 		}

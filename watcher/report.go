@@ -50,6 +50,18 @@ func first(words []string, most int) []string {
 	return append(slices.Clone(words[:most]), fmt.Sprintf("and %d more", len(words)-most))
 }
 
+// Problems returns the problems of an error with their locations in documents, worded like the lines of Bounded.
+func Problems(err error) []model.Problem {
+	var all []model.Problem
+	for _, e := range manifests.Errors(err) {
+		if len(all) == MaxReasons {
+			break
+		}
+		all = append(all, model.Problem{Text: Bounded(Lines(e))[0], Error: *e})
+	}
+	return all
+}
+
 // Keys returns the keys of pods.
 func Keys(pods []*manifests.Pod) []string {
 	names := make([]string, 0, len(pods))

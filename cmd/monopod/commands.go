@@ -13,6 +13,7 @@ import (
 	"monopod/internal/cli/describe"
 	"monopod/internal/cli/history"
 	"monopod/internal/cli/images"
+	"monopod/internal/cli/kubeconfig"
 	"monopod/internal/cli/view"
 	"monopod/internal/config"
 	"monopod/internal/daemon"
@@ -30,7 +31,7 @@ import (
 
 func newProgram() *program.Program {
 	return &program.Program{Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, Env: config.OSEnvironment(), Machine: daemon.Machine{
-		Open: containers.OpenCtrd, Addresses: netinfo.Addresses, Capacity: capacity.Read, Gateways: containers.Gateways, LockTimeout: dirlock.LockPatience,
+		Open: containers.OpenCtrd, Addresses: netinfo.Addresses, Capacity: capacity.Read, Gateways: containers.Gateways, Services: containers.ServiceRules, LockTimeout: dirlock.LockPatience,
 		Runs: daemon.RunMachine{SubnetLocks: "/run/monopod-subnets.lock", Free: network.Free, Keep: run.KeepRun},
 	}, Host: host.This(), Euid: os.Geteuid}
 }
@@ -84,6 +85,7 @@ func (p Commands) commands() map[string]func() *cobra.Command {
 		"logs":         streams.LogsCommand,
 		"exec":         streams.ExecCommand,
 		"attach":       streams.AttachCommand,
+		"debug":        streams.DebugCommand,
 		"port-forward": streams.PortForwardCommand,
 		"cp":           streams.CopyCommand,
 		"apply":        changes.ApplyCommand,
@@ -98,6 +100,7 @@ func (p Commands) commands() map[string]func() *cobra.Command {
 		"uninstall":    setups.UninstallCommand,
 		"images":       imgs.ImagesCommand,
 		"pull":         imgs.PullCommand,
+		"kubeconfig":   kubeconfig.NewCommands(p.Program).KubeconfigCommand,
 	}
 }
 

@@ -24,6 +24,7 @@ func groups() []reference.Group {
 		}},
 		{Title: "Work inside containers", Rows: []reference.Row{
 			{Commands: "exec, attach", Text: "Run a command in a container, attach to its main process"},
+			{Commands: "debug"},
 			{Commands: "cp"},
 			{Commands: "port-forward"},
 		}},
@@ -35,6 +36,7 @@ func groups() []reference.Group {
 			{Commands: "install, uninstall", Text: "Install the systemd service, remove monopod and its pods"},
 			{Commands: "run"},
 			{Commands: "config"},
+			{Commands: "kubeconfig"},
 			{Commands: "images, pull", Text: "List, remove and pull images"},
 			{Commands: "cordon, drain, undrain", Text: "Stop accepting new pods, stop all pods, resume"},
 			{Commands: "cleanup"},

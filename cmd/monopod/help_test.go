@@ -168,6 +168,11 @@ var refused = map[string]bool{
 	"monopod diff pod web":                              true,
 	"monopod diff pod web --from 1 --to 2":              true,
 	"monopod top containers web":                        true, // the fake runtime measures nothing
+
+	// the API of the daemon is on its socket only
+	"monopod kubeconfig --output ~/.kube/config":                                        true,
+	"monopod kubeconfig view --server https://edge-1.example:6443 --output viewer.yaml": true,
+	"monopod kubeconfig edit --user alice -n team-a --output alice.yaml":                true,
 }
 
 // TestExamplesInHelpRun runs each example against a daemon on a fake runtime.

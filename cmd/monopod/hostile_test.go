@@ -77,7 +77,7 @@ func hostileDaemon(t *testing.T, onlyErrors bool) string {
 			send(w, v)
 		}
 	}
-	mux.HandleFunc("GET /v1/pods", func(w http.ResponseWriter, r *http.Request) {
+	list := func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Query().Get("watch") == "" {
 			send(w, pods)
 			return
@@ -85,14 +85,16 @@ func hostileDaemon(t *testing.T, onlyErrors bool) string {
 		for _, kind := range []string{"ADDED", daemontest.Evil, "DELETED"} {
 			send(w, map[string]any{"type": kind, "object": pods.Items[1]})
 		}
-	})
-	mux.HandleFunc("GET /v1/pods/{namespace}/{name}", func(w http.ResponseWriter, r *http.Request) {
+	}
+	mux.HandleFunc("GET "+localapi.PodReports(""), list)
+	mux.HandleFunc("GET "+localapi.Base+"/namespaces/{namespace}/podreports", list)
+	mux.HandleFunc("GET /apis/monopod.dev/v1alpha1/namespaces/{namespace}/podreports/{name}", func(w http.ResponseWriter, r *http.Request) {
 		i, _ := strconv.Atoi(strings.TrimPrefix(r.PathValue("name"), "web"))
 		send(w, pods.Items[i])
 	})
-	mux.HandleFunc("GET /v1/pods/{namespace}/{name}/revisions", one(hostileHistory()))
-	mux.HandleFunc("POST /v1/pods/{namespace}/{name}/rollback", one(hostileHistory()))
-	mux.HandleFunc("GET /v1/events", func(w http.ResponseWriter, r *http.Request) {
+	mux.HandleFunc("GET /apis/monopod.dev/v1alpha1/namespaces/{namespace}/podreports/{name}/history", one(hostileHistory()))
+	mux.HandleFunc("POST /apis/monopod.dev/v1alpha1/namespaces/{namespace}/podreports/{name}/rollback", one(hostileHistory()))
+	mux.HandleFunc("GET /apis/monopod.dev/v1alpha1/agents/self/events", func(w http.ResponseWriter, r *http.Request) {
 		list := daemontest.HostileTexts[corev1.EventList]()
 		if r.URL.Query().Get("watch") == "" {
 			send(w, list)
@@ -100,21 +102,21 @@ func hostileDaemon(t *testing.T, onlyErrors bool) string {
 		}
 		send(w, map[string]any{"type": "ADDED", "object": list.Items[0]})
 	})
-	mux.HandleFunc("GET /v1/sources", one(daemontest.HostileTexts[[]model.Input]()))
-	mux.HandleFunc("GET /v1/why", one(daemontest.HostileTexts[why.Answer]()))
-	mux.HandleFunc("GET /v1/why/{namespace}/{name}", one(daemontest.HostileTexts[why.Answer]()))
-	mux.HandleFunc("GET /v1/objects", func(w http.ResponseWriter, r *http.Request) {
+	mux.HandleFunc("GET /apis/monopod.dev/v1alpha1/agents/self/sources", one(daemontest.HostileTexts[[]model.Input]()))
+	mux.HandleFunc("GET /apis/monopod.dev/v1alpha1/agents/self/why", one(daemontest.HostileTexts[why.Answer]()))
+	mux.HandleFunc("GET /apis/monopod.dev/v1alpha1/namespaces/{namespace}/podreports/{name}/why", one(daemontest.HostileTexts[why.Answer]()))
+	mux.HandleFunc("GET /apis/monopod.dev/v1alpha1/agents/self/documents", func(w http.ResponseWriter, r *http.Request) {
 		send(w, map[string]any{"items": slices.DeleteFunc(hostileObjects(), func(o any) bool {
 			kind := r.URL.Query().Get("kind")
 			return kind != "" && kind != o.(runtime.Object).GetObjectKind().GroupVersionKind().Kind
 		})})
 	})
-	mux.HandleFunc("GET /v1/agent", one(daemontest.HostileTexts[localapi.Agent]()))
-	mux.HandleFunc("GET /v1/drain", one(daemontest.HostileTexts[localapi.Schedule]()))
-	mux.HandleFunc("PUT /v1/drain", one(daemontest.HostileTexts[localapi.Schedule]()))
-	mux.HandleFunc("GET /v1/images", one(daemontest.HostileTexts[localapi.ImageList]()))
-	mux.HandleFunc("GET /v1/images/pulls", one(daemontest.HostileTexts[[]model.Pull]()))
-	mux.HandleFunc("POST /v1/images/pull", func(w http.ResponseWriter, _ *http.Request) {
+	mux.HandleFunc("GET /apis/monopod.dev/v1alpha1/agents/self/costs", one(daemontest.HostileTexts[localapi.Agent]()))
+	mux.HandleFunc("GET /apis/monopod.dev/v1alpha1/agents/self/drain", one(daemontest.HostileTexts[localapi.Schedule]()))
+	mux.HandleFunc("PUT /apis/monopod.dev/v1alpha1/agents/self/drain", one(daemontest.HostileTexts[localapi.Schedule]()))
+	mux.HandleFunc("GET /apis/monopod.dev/v1alpha1/agents/self/images", one(daemontest.HostileTexts[localapi.ImageList]()))
+	mux.HandleFunc("GET /apis/monopod.dev/v1alpha1/agents/self/pulls", one(daemontest.HostileTexts[[]model.Pull]()))
+	mux.HandleFunc("POST /apis/monopod.dev/v1alpha1/agents/self/pulls", func(w http.ResponseWriter, _ *http.Request) {
 		for _, state := range []string{localapi.PullPulling, localapi.PullPulled, localapi.PullFailed, daemontest.Evil} {
 			e := daemontest.HostileTexts[localapi.PullEvent]()
 			e.State = state
@@ -123,19 +125,22 @@ func hostileDaemon(t *testing.T, onlyErrors bool) string {
 	})
 	applied := daemontest.HostileTexts[localapi.ApplyResult]()
 	applied.Objects[1].Verdict = localapi.NotFound
-	mux.HandleFunc("/v1/applied", one(applied))
+	mux.HandleFunc("/apis/monopod.dev/v1alpha1/agents/self/applied", one(applied))
 	mux.HandleFunc("GET /stats/summary", one(daemontest.HostileTexts[statsapi.Summary]()))
-	mux.HandleFunc("GET /v1/pods/{namespace}/{name}/files", func(w http.ResponseWriter, _ *http.Request) {
+	mux.HandleFunc("GET /apis/monopod.dev/v1alpha1/namespaces/{namespace}/podreports/{name}/files", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Trailer", "Monopod-Warning, Monopod-Error")
 		_, _ = w.Write([]byte(daemontest.Evil))
 		w.Header().Set("Monopod-Error", "a\x1b[2J\u202e")
 	})
-	mux.HandleFunc("PUT /v1/pods/{namespace}/{name}/files", one(localapi.Written{Warnings: []string{daemontest.Evil}}))
+	mux.HandleFunc("PUT /apis/monopod.dev/v1alpha1/namespaces/{namespace}/podreports/{name}/files", one(localapi.Written{Warnings: []string{daemontest.Evil}}))
+	mux.HandleFunc("PATCH /api/v1/namespaces/{namespace}/pods/{name}/ephemeralcontainers", func(w http.ResponseWriter, _ *http.Request) {
+		send(w, pods.Items[1])
+	})
 	handler := http.Handler(mux)
 	if onlyErrors {
 		handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			w.WriteHeader(http.StatusConflict)
-			if strings.HasSuffix(r.URL.Path, "/pods") { // no Status
+			if strings.HasSuffix(r.URL.Path, "/podreports") { // no Status
 				_, _ = w.Write([]byte(daemontest.Evil))
 				return
 			}
@@ -174,6 +179,9 @@ func hostileHistory() localapi.History {
 // clientCommands are command lines of all commands that ask the daemon; those that name web come with each of the pods.
 func clientCommands(manifest string) [][]string {
 	return [][]string{
+		{"kubeconfig"},
+		{"kubeconfig", "view", "--user", daemontest.Evil, "--output", daemontest.Evil},
+		{"kubeconfig", daemontest.Evil},
 		{"get", "pods"},
 		{"get", "pods", "-o", "wide"},
 		{"get", "pods", "-o", "name"},
@@ -252,6 +260,8 @@ func clientCommands(manifest string) [][]string {
 		{"pull", daemontest.Evil, "-o", "json"},
 		{"exec", "web", "--", "true"},
 		{"attach", "web"},
+		{"debug", "web"},
+		{"debug", "web", "-i", "-c", daemontest.Evil},
 		{"port-forward", "web", "x"},
 		{"port-forward", "web", "0", "--address", daemontest.Evil},
 		{"cp", "web:/x", "out/"},

@@ -5,6 +5,7 @@ package ctrdtest
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -50,13 +51,15 @@ func (w *World) PowerCut(t testing.TB, a *Agent, pids ...uint32) {
 	t.Helper()
 	found := a.Lifecycle.Shims.OwnShims()
 	a.Stop(t)
+	pids = slices.Clone(pids)
 	for _, pid := range pids {
 		Check(t, unix.Kill(int(pid), unix.SIGKILL))
 	}
 	for pid, p := range found {
 		Check(t, shims.KillShim(pid, p.ID))
+		pids = append(pids, uint32(pid)) //nolint:gosec // a pid
 	}
-	for _, pid := range pids {
+	for _, pid := range pids { // a shim that ends still writes below /run
 		Within(t, 10*time.Second, "the process is gone", func() bool {
 			_, _ = unix.Wait4(int(pid), nil, unix.WNOHANG, nil) // an orphan of ours by now
 			return !Alive(pid)

@@ -26,7 +26,7 @@ type Moment struct {
 // Now returns the moment of now.
 func Now() Moment { return Moment{Boot: known(), Since: Since(), Wall: time.Now().UTC().Round(0)} }
 
-var known = sync.OnceValue(func() string { //nolint:gochecknoglobals // it does not change while a process lives
+var known = sync.OnceValue(func() string {
 	id, err := ID()
 	if err != nil {
 		return ""
@@ -50,4 +50,15 @@ func Since() time.Duration {
 		panic(err) // the clock of the kernel is always there
 	}
 	return time.Duration(ts.Nano())
+}
+
+// Awake returns the current moment, with the time since boot excluding suspend, like the timers of this process.
+func Awake() Moment {
+	var ts unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts); err != nil {
+		panic(err) // the clock of the kernel is always there
+	}
+	m := Now()
+	m.Since = time.Duration(ts.Nano())
+	return m
 }

@@ -99,6 +99,8 @@ const (
 	Reserved Fault = "Reserved"
 	// Cordoned, of Drained, means that new pods are not started, while existing ones keep running.
 	Cordoned Fault = "Cordoned"
+	// LabelsLost, of NodeMismatch, means that the file with the labels of the node was damaged.
+	LabelsLost Fault = "LabelsLost"
 	// HandedOver, of ShuttingDown, means that another agent takes over.
 	HandedOver Fault = "HandedOver"
 	// NotExecutable, of CommandNotFound, means that the program exists but cannot be executed.

@@ -114,6 +114,7 @@ const (
 	TooManyPods  Kind = "TooManyPods"
 	// OutOfResource has the requested Resource.
 	OutOfResource Kind = "OutOfResource"
+	// NodeMismatch may have the Fault LabelsLost.
 	NodeMismatch  Kind = "NodeMismatch"
 	UnderPressure Kind = "UnderPressure"
 	// Preempted has as Pod the pod that takes the place.

@@ -14,16 +14,17 @@ import (
 // ownPodsOnly is the default taint of the Node: only pods of this machine's own manifests run here.
 const ownPodsOnly = "monopod.dev/own-pods-only:NoSchedule"
 
-// apiServerKeys are the keys about the API server to which this machine is reported.
+// apiServerKeys are the keys about the API server to which this machine is reported; kubeAPIKeys are about the API that monopod serves.
 func apiServerKeys() []Key {
 	return []Key{
-		{Path: "kubeconfig", Kind: kindPath, doc: "kubeconfig of the Kubernetes API server to which this machine and its pods are reported; see `monopod docs apiserver`. Empty: no API server."},
+		{Path: "kubeconfig", Kind: kindPath, doc: "kubeconfig of another Kubernetes API server, to which this machine and its pods are reported; see `monopod docs apiserver`. Empty: none. The API that monopod itself serves is `apiServer.address`."},
 		{Path: "bootstrapKubeconfig", Kind: kindPath, doc: "kubeconfig used to request a client certificate when `kubeconfig` does not exist; `kubeconfig` is then written."},
 		{Path: "certDirectory", Kind: kindPath, derived: "`pki` in `rootDirectory`", doc: "Directory for certificates signed by the API server, with their keys."},
 		{Path: "rotateCertificates", Kind: kindBool, def: true, doc: "Whether a requested client certificate is renewed before it expires."},
 		{Path: "serverTLSBootstrap", Kind: kindBool, def: false, doc: "Whether a serving certificate is requested from the API server, too."},
 		{Path: "registerNode", Kind: kindBool, def: true, doc: "Whether the Node object is created when it is missing."},
-		{Path: "apiServerPods", Kind: kindBool, def: false, doc: "Whether pods that the API server binds to this node run here, in addition to those of manifests; see `monopod docs apiserver`. On conflict the pod of a manifest wins."},
+		{Path: "apiServerPods", Kind: kindBool, def: false, doc: "Whether pods that the API server of `kubeconfig` binds to this node run here, in addition to those of manifests; see `monopod docs apiserver`. On conflict the pod of a manifest wins."},
+		{Path: "apiServerServices", Kind: kindBool, def: false, doc: "Whether to implement Services of the API server of `kubeconfig` for `apiServerPods` pods, with the same cluster IPs and node ports, on machines without kube-proxy. Only pods of this machine are endpoints. `serviceSubnet` must not be off."},
 		{Path: "registerWithTaints", Kind: KindStrings, def: []string{ownPodsOnly}, doc: "Taints of the Node when it is created, as `key=value:NoSchedule`. The default keeps schedulers away, so that only the pods of this machine's own manifests run here; with `apiServerPods` it is omitted."},
 		{Path: "nodeLeaseDurationSeconds", Kind: kindInt, def: int64(40), doc: "Seconds after which the API server considers this machine dead when its lease is not renewed. The lease is renewed four times in that period."},
 		{Path: "nodeStatusUpdateFrequency", Kind: kindDuration, def: 10 * time.Second, doc: "Interval at which the status of the Node is computed; it is sent when it has changed."},
@@ -50,6 +51,9 @@ func (c *configCheck) apiServer(cfg *Config) {
 	}
 	if cfg.APIServerPods && cfg.Kubeconfig == "" {
 		c.add("apiServerPods", "has no effect without kubeconfig", "set kubeconfig to the file that names the API server")
+	}
+	if cfg.APIServerServices && !cfg.APIServerPods {
+		c.add("apiServerServices", "has no effect without apiServerPods", "set apiServerPods: true")
 	}
 	for _, t := range cfg.RegisterWithTaints {
 		if _, err := ParseTaint(t); err != nil {

@@ -157,6 +157,7 @@ func TestEachMistakeIsNamedWithAWayOut(t *testing.T) {
 		"an API server that is not":      {func(c *Config) { c.Authorization.Mode = AuthorizeWebhook }, "authorization.mode: no API server is configured; set kubeconfig"},
 		"an API server that is":          {func(c *Config) { c.Authorization.Mode, c.Kubeconfig = AuthorizeWebhook, "/k" }, ""},
 		"pods of no API server":          {func(c *Config) { c.APIServerPods = true }, "apiServerPods: has no effect without kubeconfig; set kubeconfig to the file that names the API server"},
+		"Services of no API server":      {func(c *Config) { c.APIServerServices = true }, "apiServerServices: has no effect without apiServerPods; set apiServerPods: true"},
 		"a collector without port":       {func(c *Config) { c.Tracing.Endpoint = "localhost" }, `tracing.endpoint: "localhost" is not host:port; write localhost:4317`},
 		"a collector without host":       {func(c *Config) { c.Tracing.Endpoint = ":4317" }, `tracing.endpoint: ":4317" is not host:port; write localhost:4317`},
 		"fewer than no pulls":            {func(c *Config) { c.RegistryBurst = -1 }, "registryBurst: -1 is less than 0; 0 is no limit"},

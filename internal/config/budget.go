@@ -4,8 +4,7 @@ import (
 	"fmt"
 	"path"
 
-	"k8s.io/apimachinery/pkg/api/resource"
-
+	"monopod/internal/quantity"
 	"monopod/node/budget"
 )
 
@@ -17,21 +16,16 @@ const (
 
 // Budgets returns the limits for monopod itself.
 func (c *Config) Budgets() budget.Limits {
-	memory, cpu := resource.Quantity{}, resource.Quantity{}
-	if c.AgentMemoryBudget != "" {
-		memory, _ = resource.ParseQuantity(c.AgentMemoryBudget) // it has been checked
-	}
-	if c.AgentCPUBudget != "" {
-		cpu, _ = resource.ParseQuantity(c.AgentCPUBudget)
-	}
+	memory, _ := quantity.Parse(c.AgentMemoryBudget) // validated before; empty is zero
+	cpu, _ := quantity.Parse(c.AgentCPUBudget)
 	return budget.Limits{Memory: memory.Value(), MilliCPU: cpu.MilliValue()}
 }
 
 func (c *configCheck) budget(cfg *Config) {
-	if q, err := resource.ParseQuantity(cfg.AgentMemoryBudget); cfg.AgentMemoryBudget != "" && (err != nil || q.Value() < leastMemory) {
+	if q, err := quantity.Parse(cfg.AgentMemoryBudget); cfg.AgentMemoryBudget != "" && (err != nil || q.Value() < leastMemory) {
 		c.add("agentMemoryBudget", fmt.Sprintf("%q is not an amount of memory of %dMi or more", cfg.AgentMemoryBudget, leastMemory>>20), "write 96Mi")
 	}
-	if q, err := resource.ParseQuantity(cfg.AgentCPUBudget); cfg.AgentCPUBudget != "" && (err != nil || q.MilliValue() < leastMilliCPU) {
+	if q, err := quantity.Parse(cfg.AgentCPUBudget); cfg.AgentCPUBudget != "" && (err != nil || q.MilliValue() < leastMilliCPU) {
 		c.add("agentCPUBudget", fmt.Sprintf("%q is not %dm of a processor or more", cfg.AgentCPUBudget, leastMilliCPU), "write 500m")
 	}
 	switch name := cfg.KubeletCgroups; {

@@ -47,6 +47,7 @@ func checkConfig(cfg *Config, sources map[string]string) Problems {
 	c.logSizes(cfg)
 	c.security(cfg)
 	c.server(&cfg.Server)
+	c.kubeAPI(&cfg.APIServer)
 	c.tracing(&cfg.Tracing)
 	c.resources(cfg)
 	c.node(cfg)
@@ -126,6 +127,9 @@ func (c *configCheck) directories(cfg *Config) {
 func (c *configCheck) network(cfg *Config) {
 	c.subnets("podCIDR", cfg.PodCIDR)
 	c.subnets("runPodCIDR", cfg.RunPodCIDR)
+	if cfg.ServiceSubnet != podDNSOff {
+		c.subnets("serviceSubnet", cfg.ServiceSubnet)
+	}
 	c.oneOf("podDNS", cfg.PodDNS, PodDNSAuto, podDNSOff)
 	if len(cfg.BridgeName) > 15 || strings.ContainsAny(cfg.BridgeName, "/ :\t\n") || cfg.BridgeName == "." || cfg.BridgeName == ".." {
 		c.add("bridgeName", fmt.Sprintf("%q is not a name of a network interface", cfg.BridgeName), "at most 15 characters, no slash, colon or space")

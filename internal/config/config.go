@@ -5,6 +5,7 @@
 package config
 
 import (
+	"cmp"
 	"os"
 	"path/filepath"
 	"slices"
@@ -21,6 +22,7 @@ type Config struct {
 	Kubeconfig                string        `koanf:"kubeconfig"`
 	BootstrapKubeconfig       string        `koanf:"bootstrapKubeconfig"`
 	APIServerPods             bool          `koanf:"apiServerPods"`
+	APIServerServices         bool          `koanf:"apiServerServices"`
 	CertDirectory             string        `koanf:"certDirectory"`
 	RotateCertificates        bool          `koanf:"rotateCertificates"`
 	ServerTLSBootstrap        bool          `koanf:"serverTLSBootstrap"`
@@ -57,6 +59,7 @@ type Config struct {
 	RegistryConfig           string              `koanf:"registryConfig"`
 	PodCIDR                  string              `koanf:"podCIDR"`
 	RunPodCIDR               string              `koanf:"runPodCIDR"`
+	ServiceSubnet            string              `koanf:"serviceSubnet"`
 	BridgeName               string              `koanf:"bridgeName"`
 	CNIConfDir               string              `koanf:"cniConfDir"`
 	CNIBinDirs               []string            `koanf:"cniBinDirs"`
@@ -106,6 +109,8 @@ type Config struct {
 	Logging                 Logging          `koanf:"logging"`
 
 	Server `koanf:",squash"`
+
+	APIServer APIServer `koanf:"apiServer"`
 
 	Tracing Tracing `koanf:"tracing"`
 
@@ -163,22 +168,14 @@ type Logging struct {
 
 // derive fills in the values that depend on other keys or on the machine.
 func (c *Config) derive(hostname func() (string, error)) error {
-	if c.Socket == "" {
-		c.Socket = filepath.Join(c.StateDirectory, "monopod.sock")
-	}
-	if c.RegistryConfig == "" {
-		c.RegistryConfig = filepath.Join(c.RootDirectory, "config.json")
-	}
+	c.Socket = cmp.Or(c.Socket, filepath.Join(c.StateDirectory, "monopod.sock"))
+	c.RegistryConfig = cmp.Or(c.RegistryConfig, filepath.Join(c.RootDirectory, "config.json"))
+	c.SeccompProfileRoot = cmp.Or(c.SeccompProfileRoot, filepath.Join(c.RootDirectory, "seccomp"))
 	if c.ImageCredentialProviderBinDir == "" && c.ImageCredentialProviderConfig != "" {
 		c.ImageCredentialProviderBinDir = filepath.Dir(c.ImageCredentialProviderConfig)
 	}
-	if c.SeccompProfileRoot == "" {
-		c.SeccompProfileRoot = filepath.Join(c.RootDirectory, "seccomp")
-	}
 	for _, source := range []*string{&c.StaticPodPathSecurity, &c.StaticPodURLSecurity, &c.AppliedSecurity} {
-		if *source == "" {
-			*source = c.PodSecurity
-		}
+		*source = cmp.Or(*source, c.PodSecurity)
 	}
 	c.deriveSources()
 	c.deriveAPIServer()
@@ -228,7 +225,9 @@ func (c *Config) SourceNames() []string {
 
 // Policy returns what pods of a source on this machine may do.
 func (c *Config) Policy(podSecurity string) policy.Policy {
-	return policy.Policy{PodSecurity: podSecurity, AllowedUnsafeSysctls: c.AllowedUnsafeSysctls, HelmHooks: c.HelmHooks}
+	return policy.Policy{
+		PodSecurity: podSecurity, AllowedUnsafeSysctls: c.AllowedUnsafeSysctls, HelmHooks: c.HelmHooks, NamespaceAccess: c.APIServer.NamespaceAccess,
+	}
 }
 
 // RemotePolicy returns what pods of a remote source may do.

@@ -212,6 +212,7 @@ func TestEachKeyCanBeSetByFileVariableAndFlagAndEachLaterOneWins(t *testing.T) {
 		"kubeletCgroups":           {"/f", "/e", "/g", "[1]"},
 		"lockContentionPods":       {"Keep", "Stop", "Keep", "[1]"},
 		"runPodCIDR":               {"10.4.0.0/16", "10.5.0.0/16", "10.6.0.0/16", "1"},
+		"serviceSubnet":            {"10.4.0.0/16", "10.5.0.0/16", "off", "1"},
 		"podCIDR":                  {"10.1.0.0/24", "10.2.0.0/24", "10.3.0.0/24", "1"},
 		"podDNS":                   {"off", "auto", "off", "1"},
 		"clusterDNS":               {"[10.0.0.1]", "10.0.0.2", "10.0.0.3,10.0.0.4", "[1]"},
@@ -241,12 +242,17 @@ func TestEachKeyCanBeSetByFileVariableAndFlagAndEachLaterOneWins(t *testing.T) {
 		"logging.format":           {"json", "text", "json", "1"},
 		"logging.level":            {"warn", "error", "debug", "1"},
 
-		"authorization.mode": {"Rules", "AlwaysAllow", "Webhook", "1"},
-		"healthzBindAddress": {"127.0.0.2", "::1", "192.0.2.1", "1"},
-		"address":            {"127.0.0.2", "::1", "192.0.2.1", "1"},
-		"tracing.endpoint":   {"'localhost:4317'", "192.0.2.1:4317", "[::1]:4317", "x"},
-		"tlsMinVersion":      {"VersionTLS12", "VersionTLS13", "VersionTLS12", "[1]"},
-		"tlsCipherSuites":    {"[TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256]", "TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384", "TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384", "[1]"},
+		"authorization.mode":        {"Rules", "AlwaysAllow", "Webhook", "1"},
+		"healthzBindAddress":        {"127.0.0.2", "::1", "192.0.2.1", "1"},
+		"address":                   {"127.0.0.2", "::1", "192.0.2.1", "1"},
+		"apiServer.address":         {"'127.0.0.1:6443'", "192.0.2.1:6443", "[::]:6443", "1"},
+		"apiServer.inertKinds":      {"[Role]", "Ingress", "NetworkPolicy,Role", "[Pod]"},
+		"apiServer.namespaceAccess": {"{f: view}", "{e: edit}", "{g: admin, h: rules}", "{i: 1}"},
+		"apiServer.podUpdates":      {"Kubernetes", "InPlace", "Kubernetes", "[1]"},
+		"apiServer.rules":           {"{'user:f': [view]}", "{'user:e': [edit@a]}", "{'user:g': ['get:/x']}", "[x]"},
+		"tracing.endpoint":          {"'localhost:4317'", "192.0.2.1:4317", "[::1]:4317", "x"},
+		"tlsMinVersion":             {"VersionTLS12", "VersionTLS13", "VersionTLS12", "[1]"},
+		"tlsCipherSuites":           {"[TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256]", "TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384", "TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384", "[1]"},
 
 		"imageGCHighThresholdPercent": {"90", "95", "99", "many"},
 		"imageMaximumGCAge":           {"1h", "2h", "3h", "20"},
@@ -274,6 +280,8 @@ func TestEachKeyCanBeSetByFileVariableAndFlagAndEachLaterOneWins(t *testing.T) {
 				url = "staticPodURL: http://x\n"
 			case k.Path == "bootstrapKubeconfig", k.Path == "apiServerPods":
 				url = "kubeconfig: /x\n"
+			case k.Path == "apiServerServices":
+				url = "kubeconfig: /x\napiServerPods: true\n"
 			}
 			if k.Path == "exitOnLockContention" {
 				url = "lockFile: /x\n"

@@ -7,9 +7,8 @@ import (
 	"log/slog"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/resource"
-
 	"monopod/internal/printer"
+	"monopod/internal/quantity"
 	"monopod/node/secure"
 	"monopod/runner/ctrd/image/gc"
 	"monopod/runner/ctrd/image/registry"
@@ -73,7 +72,7 @@ func (c *configCheck) pulls(cfg *Config) {
 	if cfg.SerializeImagePulls && cfg.MaxParallelImagePulls > 1 {
 		c.add("maxParallelImagePulls", fmt.Sprintf("%d pulls at once contradict serializeImagePulls", cfg.MaxParallelImagePulls), "set serializeImagePulls: false")
 	}
-	if q, err := resource.ParseQuantity(cfg.ImagePullBandwidth); cfg.ImagePullBandwidth != "" && (err != nil || q.Value() < 1024) {
+	if q, err := quantity.Parse(cfg.ImagePullBandwidth); cfg.ImagePullBandwidth != "" && (err != nil || q.Value() < 1024) {
 		c.add("imagePullBandwidth", fmt.Sprintf("%q is not a number of bytes, at least 1Ki", cfg.ImagePullBandwidth), "write it as 512Ki or 2Mi")
 	}
 }
@@ -89,6 +88,7 @@ func (c *Loaded) ProviderFaults() (wrong Problems, later []string) {
 		check           func(string) error
 	}{
 		{"authentication.tokenFile", auth.TokenFile, "a token can be made with: openssl rand -hex 16", secure.CheckTokenFile},
+		{"apiServer.tokenFile", c.APIServer.TokenFile, "a token can be made with: openssl rand -hex 16", secure.CheckTokenFile},
 		{"authentication.x509.clientCAFile", auth.X509.ClientCAFile, "write the certificates of the authorities into it, in PEM", secure.CheckAuthorities},
 	} {
 		if f.file == "" {
@@ -148,7 +148,7 @@ func (c *Config) PullLimits() registry.Limits {
 	if c.SerializeImagePulls {
 		l.Parallel = 1
 	}
-	if q, err := resource.ParseQuantity(c.ImagePullBandwidth); err == nil {
+	if q, err := quantity.Parse(c.ImagePullBandwidth); err == nil {
 		l.Bandwidth = q.Value()
 	}
 	return l

@@ -51,8 +51,8 @@ type Key struct {
 type keyNames struct{ env, flag string }
 
 // Keys lists every key in the order in which they are printed. The list is built once; callers must not modify it.
-var Keys = sync.OnceValue(func() []Key { //nolint:gochecknoglobals // a constant that Go cannot write as one
-	keys := slices.Concat(sourceKeys(), runtimeKeys(), logKeys(), imageKeys(), nodeKeys(), pressureKeys(), resourceKeys(), securityKeys(), serverKeys(), tracingKeys(), agentKeys(), machineKeys(), apiServerKeys())
+var Keys = sync.OnceValue(func() []Key {
+	keys := slices.Concat(sourceKeys(), runtimeKeys(), logKeys(), imageKeys(), nodeKeys(), pressureKeys(), resourceKeys(), securityKeys(), serverKeys(), kubeAPIKeys(), tracingKeys(), agentKeys(), machineKeys(), apiServerKeys())
 	for i, k := range keys {
 		keys[i].names = &keyNames{env: k.Env(), flag: k.Flag()}
 	}
@@ -101,6 +101,7 @@ func runtimeKeys() []Key {
 		{Path: "cgroupRoot", Kind: kindString, def: "/monopod", doc: "Parent cgroup of all pods."},
 		{Path: "podCIDR", Kind: kindString, def: "10.87.0.0/16", doc: "Subnet of pods on monopod's own bridge: IPv4, IPv6, or one of each separated by a comma. Unused when `cniConfDir` contains a configuration."},
 		{Path: "runPodCIDR", Kind: kindString, def: "10.84.0.0/16", doc: "Range from which `monopod once` and `monopod up` take their subnets: each a /24 (IPv6: a /64) that is unused on this machine."},
+		{Path: "serviceSubnet", Kind: kindString, def: "10.96.0.0/16,fd10:96::/112", doc: "Range of the cluster IPs of Services, at most one of each address family; families that the pod network lacks are ignored. `off`: Services are only DNS names for their pods."},
 		{Path: "bridgeName", Kind: kindString, derived: "`monopod0`; another name if that bridge belongs to another subnet", doc: "Name of monopod's own bridge, at most 15 characters."},
 		{Path: "cniConfDir", Kind: kindPath, def: "/etc/cni/net.d", doc: "Directory for CNI configurations. If it contains one, that network is used instead of monopod's own bridge."},
 		{Path: "cniBinDirs", Kind: kindPaths, derived: "the plugins that came with monopod, `/opt/cni/bin`, `/usr/lib/cni`", doc: "Directories with CNI plugins."},

@@ -5,8 +5,8 @@ import (
 	"path/filepath"
 
 	"golang.org/x/sys/unix"
-	"k8s.io/apimachinery/pkg/api/resource"
 
+	"monopod/internal/quantity"
 	"monopod/runner/ctrd/logs"
 )
 
@@ -31,7 +31,7 @@ func (c *configCheck) logSizes(cfg *Config) {
 		if s.text == "" && s.key == "podLogsMaxSize" {
 			continue
 		}
-		if q, err := resource.ParseQuantity(s.text); err != nil || q.IsZero() {
+		if q, err := quantity.Parse(s.text); err != nil || q.IsZero() {
 			c.add(s.key, fmt.Sprintf("%q is not a size", s.text), "write it as 10Mi, or \"-1\" for no limit")
 		}
 	}
@@ -48,7 +48,7 @@ func LogLimits(cfg *Config) logs.Limits {
 }
 
 func bytesOf(text string) int64 {
-	q, err := resource.ParseQuantity(text)
+	q, err := quantity.Parse(text)
 	if err != nil {
 		return 0
 	}

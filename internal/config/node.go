@@ -2,14 +2,12 @@ package config
 
 import (
 	"errors"
-	"maps"
 	"slices"
 	"strings"
 
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
-	"monopod/manifests"
 	"monopod/node/capacity"
 	"monopod/runner/spec/limits"
 )
@@ -17,7 +15,7 @@ import (
 // nodeKeys are the keys about the resources of the machine that pods may use.
 func nodeKeys() []Key {
 	return []Key{
-		{Path: "nodeLabels", Kind: kindTexts, doc: "Labels of this machine, as in `{disktype: ssd}`. Pods wait while the labels do not match their `nodeSelector` or required node affinity. Empty: only `kubernetes.io/os` and `kubernetes.io/arch` are compared with what pods select. These two and `kubernetes.io/hostname` are always set."},
+		{Path: "nodeLabels", Kind: kindTexts, doc: "Labels of this machine, as in `{disktype: ssd}`. Pods wait while the labels do not match their `nodeSelector` or required node affinity. `kubectl label node` adds others, but does not change these. Without any: only `kubernetes.io/os` and `kubernetes.io/arch` are compared with what pods select. These two and `kubernetes.io/hostname` are always set."},
 		{Path: "nodeCapacity", Kind: kindTexts, doc: "Resources that pods may request as if the machine had them, as in `{cpu: \"16\", memory: 64Gi, ephemeral-storage: 1Ti}`: for manifests whose requests were written for larger machines. Shares, limits and eviction use the real capacity. Empty: the capacity of the machine."},
 		{Path: "systemReserved", Kind: kindTexts, doc: "Resources reserved for other programs of the machine, as in `{cpu: 500m, memory: 512Mi, ephemeral-storage: 1Gi, pid: \"1000\"}`: pods cannot request them."},
 		{Path: "kubeReserved", Kind: kindTexts, doc: "Resources reserved for monopod itself, in addition to `systemReserved`."},
@@ -59,17 +57,6 @@ func (c *configCheck) node(cfg *Config) {
 	if len(cfg.EnforceNodeAllocatable) > 1 && slices.Contains(cfg.EnforceNodeAllocatable, enforceNone) {
 		c.add("enforceNodeAllocatable", "none stands beside others", "")
 	}
-}
-
-// Labels returns the labels of this machine; nil if none are configured.
-func (c *Config) Labels(p manifests.Platform) map[string]string {
-	if len(c.NodeLabels) == 0 {
-		return nil
-	}
-	all := p.Labels()
-	all["kubernetes.io/hostname"] = c.NodeName
-	maps.Copy(all, c.NodeLabels)
-	return all
 }
 
 // Enforced returns the limits of all pods together.

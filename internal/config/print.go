@@ -113,7 +113,7 @@ func sectionNode(root *yaml.Node, name string) *yaml.Node {
 	return n
 }
 
-// configJSON is the form of `monopod config -o json` and of GET /v1/config.
+// configJSON is the form of `monopod config -o json` and of agents/self/config.
 type configJSON struct {
 	// Config holds the values by key, nested as in a file.
 	Config map[string]any `json:"config"`

@@ -9,9 +9,9 @@ import (
 	"time"
 
 	"go.yaml.in/yaml/v3"
-	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	"monopod/internal/quantity"
 	"monopod/manifests"
 	"monopod/manifests/decode"
 	"monopod/manifests/policy"
@@ -274,7 +274,7 @@ func (s *RemoteSource) checkURL(bad func(key, msg, hint string)) {
 
 // MaxBytes returns MaxSize as a number; 0 if it is invalid.
 func (s *RemoteSource) MaxBytes() int {
-	q, err := resource.ParseQuantity(s.MaxSize)
+	q, err := quantity.Parse(s.MaxSize)
 	if err != nil {
 		return 0
 	}

@@ -13,7 +13,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 
-	"monopod/manifests"
 	"monopod/manifests/policy"
 	"monopod/node/budget"
 	"monopod/node/capacity"
@@ -158,25 +157,6 @@ func TestWhatIsReservedIsKeptFromPods(t *testing.T) {
 	cfg.SystemReserved["cpu"], cfg.KubeReserved["cpu"] = "x", "y"
 	if _, err := cfg.Reserved(); err == nil || strings.Count(err.Error(), "\n") != 1 {
 		t.Errorf("both mistakes: %v", err)
-	}
-}
-
-func TestLabelsAreThoseOfTheMachineAndThoseThatAreWritten(t *testing.T) {
-	t.Parallel()
-	platform := manifests.Platform{OS: "linux", Arch: "arm64"}
-	cfg := &Config{NodeName: "edge-1"}
-	if got := cfg.Labels(platform); got != nil {
-		t.Errorf("none are written: %v", got)
-	}
-	cfg.NodeLabels = map[string]string{"disktype": "ssd", "kubernetes.io/hostname": "other"}
-	got := cfg.Labels(platform)
-	for label, want := range map[string]string{"kubernetes.io/os": "linux", "kubernetes.io/arch": "arm64", "kubernetes.io/hostname": "other", "disktype": "ssd"} {
-		if got[label] != want {
-			t.Errorf("%s is %q, want %q", label, got[label], want)
-		}
-	}
-	if len(cfg.NodeLabels) != 2 {
-		t.Errorf("the configuration was changed: %v", cfg.NodeLabels)
 	}
 }
 

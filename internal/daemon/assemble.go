@@ -2,6 +2,8 @@ package daemon
 
 import (
 	"context"
+	"maps"
+	"net"
 	"net/http"
 	"time"
 
@@ -10,6 +12,8 @@ import (
 	"monopod/internal/daemon/apply"
 	"monopod/internal/daemon/cluster"
 	"monopod/internal/daemon/diagnose"
+	"monopod/internal/daemon/expiry"
+	"monopod/internal/daemon/history"
 	"monopod/internal/daemon/kubeletapi"
 	"monopod/internal/daemon/sources"
 	"monopod/internal/daemon/state"
@@ -19,6 +23,7 @@ import (
 	"monopod/internal/version"
 	"monopod/node"
 	"monopod/node/localclient"
+	"monopod/node/nodemeta"
 	"monopod/node/secure"
 	"monopod/node/shutdown"
 	"monopod/node/systemd"
@@ -37,15 +42,19 @@ type machineParts struct {
 	// resources of the node, and their eviction monitor; nil: pods are not limited.
 	resources *nodeResources
 	evictor   *evictor
+	// roomy allows pods to request more than the available resources.
+	roomy bool
 	// podsLimits are the limits of all pods together.
 	podsLimits limits.AllPods
-	// labels are the labels with which pods select nodes.
-	labels map[string]string
+	// labels are the labels with which pods select nodes; nil: they select none.
+	labels *nodemeta.Selection
 	// link is the connection to an API server.
 	link       *cluster.Link
 	unmirrored *state.Unmirrored
-	applier    node.Applier
-	scheduler  node.Scheduler
+	applier    *apply.Applier
+	// listener is the listener of the Kubernetes API; if nil, the API listens itself if an address is configured.
+	listener  net.Listener
+	scheduler node.Scheduler
 	// prepare and loops run besides those of every daemon.
 	prepare []func(context.Context)
 	loops   []loop
@@ -54,7 +63,7 @@ type machineParts struct {
 // newMachineParts returns the parts of the daemon of a machine.
 func newMachineParts(c *core) (*machineParts, error) {
 	cfg, d := c.cfg, c.deps
-	m := &machineParts{labels: cfg.Labels(host.Platform()), unmirrored: &state.Unmirrored{}, scheduler: c.gate}
+	m := &machineParts{labels: cluster.Selection(cfg), unmirrored: &state.Unmirrored{}, scheduler: c.gate}
 	if err := m.measure(c); err != nil {
 		return nil, err
 	}
@@ -69,9 +78,7 @@ func newMachineParts(c *core) (*machineParts, error) {
 		}
 	}
 	m.sources = sources.New(cfg, from)
-	m.applier = &apply.Applier{
-		Store: c.applied, State: c.state, Policy: cfg.Policy(cfg.AppliedSecurity), Order: cfg.SourceNames(), Log: d.Log, VisibleTimeout: d.Machine.VisibleTimeout,
-	}
+	m.applier = newApplier(c)
 	m.loops = append(m.loops, func(ctx context.Context) error { c.events.WatchOOM(ctx, "/dev/kmsg", c.state.Statuses); return nil })
 	if d.Manager.Listens() {
 		m.loops = append(m.loops, endless((&service{
@@ -93,9 +100,17 @@ func newMachineParts(c *core) (*machineParts, error) {
 	return m, nil
 }
 
+// newApplier returns what stores the objects of clients.
+func newApplier(c *core) *apply.Applier {
+	return &apply.Applier{
+		Store: c.applied, State: c.state, Policy: c.cfg.Policy(c.cfg.AppliedSecurity), Order: c.cfg.SourceNames(), Log: c.deps.Log,
+		VisibleTimeout: c.deps.Machine.VisibleTimeout,
+	}
+}
+
 // facts returns what the facts of the Node are read from.
 func (m *machineParts) facts(c *core) cluster.FactsDeps {
-	f := cluster.FactsDeps{Log: c.deps.Log, State: c.state, Images: c.images, Usage: c.usage, Addresses: c.deps.Machine.Addresses, Closed: c.gate.Closed}
+	f := cluster.FactsDeps{Log: c.deps.Log, State: c.state, Images: c.images, Usage: c.usage, Addresses: c.deps.Machine.Addresses, Closed: c.gate.Closed, Set: c.nodeMeta.Current}
 	if m.resources != nil {
 		f.Resources = m.resources
 	}
@@ -108,15 +123,23 @@ func (m *machineParts) facts(c *core) cluster.FactsDeps {
 // pressure returns the pressure conditions; none if they are not monitored.
 func (m *machineParts) pressure() []corev1.NodeCondition { return m.evictor.conditions() }
 
+// consumer returns the Applier for documents from clients; nil if there is none.
+func (m *machineParts) consumer() node.Applier {
+	if m.applier == nil {
+		return nil
+	}
+	return m.applier
+}
+
 // assemble connects the parts, and listens on the socket.
 func assemble(c *core, m *machineParts) (*Daemon, error) {
 	cfg, d := c.cfg, c.deps
 	desired := newDesiredLoop(c, m.sources)
-	server, api, err := newServer(c, m, desired.watcher.Beat)
+	server, api, k, err := newServer(c, m, desired.watcher.Beat)
 	if err != nil {
 		return nil, err
 	}
-	a := &Daemon{State: c.state, cfg: cfg, log: d.Log, core: c, server: server, prepare: m.prepare}
+	a := &Daemon{State: c.state, cfg: cfg, log: d.Log, core: c, kube: k, server: server, prepare: append(m.prepare, k.loaded)}
 	if a.listener, err = node.Listen(cfg.Socket); err != nil {
 		return nil, err
 	}
@@ -124,11 +147,19 @@ func assemble(c *core, m *machineParts) (*Daemon, error) {
 	for _, port := range api.Ports() {
 		a.loops = append(a.loops, secure.NewServer(port).Run)
 	}
+	if cfg.APIServer.Address != "" {
+		a.loops = append(a.loops, k.api.Run, func(ctx context.Context) error { return c.forPods.Access.Run(ctx, k.api.RunAt) })
+	}
 	a.loops = append(a.loops, desired.run, c.state.Rollouts.Run, endless(c.memory.Run), endless(c.gate.Run))
+	if m.applier != nil {
+		a.loops = append(a.loops, (&expiry.Controller{API: k.api, Expired: c.state.Workloads.Expired, Log: d.Log}).Run)
+	}
 	if c.names != nil {
 		a.prepare = append(a.prepare, c.names.listen)
 		a.loops = append(a.loops, c.names.run)
 	}
+	a.prepare = append(a.prepare, c.services.Prepare)
+	a.loops = append(a.loops, func(ctx context.Context) error { c.services.Run(ctx, c.names.follow()); return nil })
 	if c.traces != nil {
 		a.loops = append(a.loops, endless(c.traces.Tracer.Run))
 	}
@@ -141,11 +172,11 @@ func assemble(c *core, m *machineParts) (*Daemon, error) {
 }
 
 // newServer returns the server of the socket, and the endpoints of a kubelet, which it serves too. sources is the liveness check of the watcher.
-func newServer(c *core, m *machineParts, sources func(context.Context) error) (*node.Server, *kubeletapi.API, error) {
+func newServer(c *core, m *machineParts, sources func(context.Context) error) (*node.Server, *kubeletapi.API, kubernetes, error) {
 	cfg, d := c.cfg, c.deps
 	settings, err := cfg.JSON()
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, kubernetes{}, err
 	}
 	var server *node.Server // serves the streams of the endpoints, which it has among its own
 	api := kubeletapi.New(cfg, kubeletapi.Deps{
@@ -154,15 +185,19 @@ func newServer(c *core, m *machineParts, sources func(context.Context) error) (*
 		Streams:  http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { server.Streams().ServeHTTP(w, r) }),
 		Answered: c.memory.Answered, Addresses: d.Machine.Addresses, Link: m.link,
 	})
-	objects := &objectList{node: cfg.NodeName, state: c.state, gate: c.gate, pressure: m.pressure}
+	k := newKubernetes(c, m, m.applier, func() *node.Server { return server }, api.Socket.Handler())
+	routes := api.Socket.Routes()
+	maps.Copy(routes, k.api.Routes())
+	objects := &objectList{node: cfg.NodeName, state: c.state, services: c.services.Assigned, matches: cluster.Matches(m.labels, c.nodeMeta.Current), gate: c.gate, pressure: m.pressure}
 	process := &processUsage{cfg: cfg, cgroup: d.Cgroup, pressure: m.pressure}
 	server = node.NewServer(node.Config{
 		Pods: c.state, Logs: logfile.New(cfg.PodLogsDir), Inputs: c.state, Whys: newExplainer(c, m), Events: c.events.Recorder,
-		Revisions: revisions{c.state.Rollouts}, Images: c.images, Leaving: c.state.Removals.Views, Objects: objects.list, Settings: settings,
-		Version: version.String(), Agent: process.read, Log: d.Log, Routes: api.Socket.Routes(), Around: api.Socket.OnSocket, Alias: m.link.Alias(),
-		Reach: c.access, Files: c.access, StreamIdleTimeout: cfg.StreamingConnectionIdleTimeout, Applier: m.applier, Scheduler: m.scheduler,
+		Revisions: history.Revisions{Of: c.state.Rollouts}, Images: c.images, Leaving: c.state.Removals.Views, Objects: objects.list, Settings: settings,
+		Version: version.String(), Agent: process.read, Log: d.Log, Routes: routes, Around: api.Socket.OnSocket, Alias: m.link.Alias(),
+		Reach: c.access, Files: c.access, StreamIdleTimeout: cfg.StreamingConnectionIdleTimeout, Applier: m.consumer(), Scheduler: m.scheduler, Shared: k.api.WithOwn,
+		Visible: k.api.Visible, AdmitRollback: k.api.AdmitRollback,
 	})
-	return server, api, nil
+	return server, api, k, nil
 }
 
 func newExplainer(c *core, m *machineParts) *diagnose.Explainer {

@@ -1,14 +1,17 @@
 package daemon
 
 import (
+	"net/netip"
 	"path/filepath"
 
 	"monopod/internal/boottime"
 	"monopod/internal/config"
+	"monopod/internal/daemon/apiaccess"
 	"monopod/internal/daemon/cluster"
 	"monopod/internal/daemon/containers"
 	"monopod/internal/daemon/imagegc"
 	"monopod/internal/daemon/nodeevents"
+	"monopod/internal/daemon/services"
 	"monopod/internal/daemon/state"
 	"monopod/internal/daemon/telemetry"
 	"monopod/internal/memory"
@@ -19,6 +22,7 @@ import (
 	"monopod/node/drain"
 	"monopod/node/events"
 	"monopod/node/metrics"
+	"monopod/node/nodemeta"
 	"monopod/node/shutdown"
 	"monopod/node/stats"
 	"monopod/node/tracing"
@@ -43,10 +47,16 @@ type core struct {
 	access  *containers.Access
 	gate    *admission.Controller
 	applied *applied.Store
+	// nodeMeta are the labels and annotations that clients have set on the Node.
+	nodeMeta *nodemeta.Store
 	// nodeChanged requests updates of the Node in an API server.
 	nodeChanged cluster.Signal
 	// names resolves the names of pods and Services; nil: the pods use other servers.
 	names *nameService
+	// services allocates the addresses of Services.
+	services *services.Manager
+	// forPods is shared by the Kubernetes API and the pods that use it.
+	forPods *apiaccess.Parts
 }
 
 // newCore builds the parts of a daemon, leaves first. It reads the boot id and the mounted cgroups, but changes nothing.
@@ -78,9 +88,17 @@ func newCore(cfg *config.Loaded, d Deps) (*core, error) {
 		Pods:   func() ([]drain.Pod, error) { return drainPods(c.state) }, Subscribe: changes.Subscribe,
 		Changed: func() { changes.Notify(); c.nodeChanged.Send() }, Record: c.events.Node, Log: d.Log,
 	})
+	c.nodeMeta = nodemeta.NewStore(filepath.Join(cfg.RootDirectory, "node.json"), func() { changes.Notify(); c.nodeChanged.Send() })
 	if d.Machine.Gateways != nil && cfg.PodDNS == config.PodDNSAuto && len(cfg.ClusterDNS) == 0 {
-		c.names = newNameService(cfg, d, c.state)
+		c.names = newNameService(cfg, d)
 	}
+	c.services = services.New(services.Config{
+		Agent: cfg, State: c.state, Log: d.Log, Rules: d.Machine.Services, Gateways: d.Machine.Gateways, Addresses: d.Machine.Addresses, Free: d.Machine.Runs.Free,
+		API: func() []netip.AddrPort { return c.forPods.Access.Behind() }, Checked: c.memory.Checked,
+	})
+	c.forPods = apiaccess.Open(cfg, apiaccess.Deps{
+		State: c.state, Applied: c.applied, Service: c.services.APIAddress, Addresses: d.Machine.Addresses, Gateways: d.Machine.Gateways, Log: d.Log,
+	})
 	return c, nil
 }
 

@@ -14,7 +14,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"monopod/internal/config"
+	"monopod/internal/daemon/cluster"
 	"monopod/internal/daemon/containers"
+	"monopod/internal/daemon/history"
 	"monopod/internal/daemontest"
 	"monopod/internal/dirlock"
 	"monopod/internal/model"
@@ -22,6 +24,7 @@ import (
 	"monopod/manifests"
 	"monopod/node/admission"
 	"monopod/node/localapi"
+	"monopod/node/nodemeta"
 	"monopod/runner/rollout"
 	"monopod/runner/runtimetest"
 	"monopod/watcher"
@@ -139,10 +142,13 @@ func TestWhileContainerdHasNotAnsweredItIsNamed(t *testing.T) {
 	}
 }
 
+// anyPod admits every pod.
+func anyPod(*corev1.Pod) error { return nil }
+
 func TestTheHistoryOfAPodIsItsRevisions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newTestCore(t, runtimetest.NewFake())
-		r := revisions{c.state.Rollouts}
+		r := history.Revisions{Of: c.state.Rollouts}
 		web := servingPod("web")
 		if h := r.History(web.Key()); h != nil {
 			t.Errorf("of an unknown pod: %+v", h)
@@ -157,13 +163,22 @@ func TestTheHistoryOfAPodIsItsRevisions(t *testing.T) {
 		if first := h.Revisions[0]; first.Number != 1 || first.Source != "/m/web.yaml:1" || first.Outcome != string(rollout.Ready) || !strings.Contains(string(first.Manifest), "busybox:1") {
 			t.Errorf("%+v", first)
 		}
-		if h, err := r.Rollback(web.Key(), 1); err != nil || h.Active != 1 || h.Wanted != 2 || h.Warning != "" || !strings.Contains(h.Rollback, "revision 1 runs instead of 2") {
+		refused := errors.New("refused")
+		if _, err := r.Rollback(web.Key(), 1, func(pod *corev1.Pod) error {
+			if pod.Name != "web" || pod.Spec.Containers[0].Image != "busybox:1" {
+				t.Errorf("asked about %+v", pod)
+			}
+			return refused
+		}); !errors.Is(err, refused) || r.History(web.Key()).Active != 2 {
+			t.Errorf("a revision that is refused: %v", err)
+		}
+		if h, err := r.Rollback(web.Key(), 1, anyPod); err != nil || h.Active != 1 || h.Wanted != 2 || h.Warning != "" || !strings.Contains(h.Rollback, "revision 1 runs instead of 2") {
 			t.Errorf("%+v, %v", h, err)
 		}
-		if h, err := r.Rollback(web.Key(), 7); err == nil || h != nil {
+		if h, err := r.Rollback(web.Key(), 7, anyPod); err == nil || h != nil {
 			t.Errorf("to a revision that is not kept: %+v, %v", h, err)
 		}
-		if h, err := r.Rollback(runtimetest.KeyOf("other"), 1); err == nil || h != nil {
+		if h, err := r.Rollback(runtimetest.KeyOf("other"), 1, anyPod); err == nil || h != nil {
 			t.Errorf("of an unknown pod: %+v, %v", h, err)
 		}
 	})
@@ -270,6 +285,42 @@ func TestAdmissionSeesPrioritiesAndWhatHasStopped(t *testing.T) {
 		pods, err := drainPods(c.state)
 		if err != nil || len(pods) != 2 || pods[0].Key.Name != "critical" || pods[0].Priority != 7 || pods[1].Priority != 0 || pods[0].Stopped || pods[1].Stopped {
 			t.Errorf("%+v, %v", pods, err)
+		}
+	})
+}
+
+// TestLabelsOfClientsDecideWherePodsRun: from the write to the pool, and after a restart.
+func TestLabelsOfClientsDecideWherePodsRun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newTestCore(t, runtimetest.NewFake())
+		start(t, c, &machineParts{labels: cluster.Selection(c.cfg)})
+		web := servingPod("web")
+		web.Object.Spec.NodeSelector = map[string]string{"disk": "ssd"}
+		label := func(value string) {
+			if err := c.nodeMeta.Set(nodemeta.Metadata{Labels: map[string]string{"disk": value}}); err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+		}
+		label("hdd")
+		publish(c, web)
+		if got := phases(c); got != "web Pending NodeAffinity" {
+			t.Error(got)
+		}
+		label("ssd")
+		if got := phases(c); got != "web Running" {
+			t.Error(got)
+		}
+		label("hdd")
+		if got := phases(c); got != "web Running" {
+			t.Errorf("a label stops a running pod: %s", got)
+		}
+		again, err := newCore(c.cfg, c.deps)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := again.nodeMeta.Load(); err != nil || again.nodeMeta.Current().Labels["disk"] != "hdd" {
+			t.Errorf("after a restart: %+v, %v", again.nodeMeta.Current(), err)
 		}
 	})
 }

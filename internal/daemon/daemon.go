@@ -31,6 +31,7 @@ type Daemon struct {
 	cfg      *config.Loaded
 	log      *slog.Logger
 	core     *core
+	kube     kubernetes
 	server   *node.Server
 	listener net.Listener
 	locks    dirlock.Locks
@@ -38,6 +39,8 @@ type Daemon struct {
 	// prepare runs before any loop. The DNS server must listen, and a shutdown of the machine must be known, before pods start.
 	prepare []func(context.Context)
 	loops   []loop
+	// forget empties the source of the applied objects of a cluster; nil if this is not a cluster.
+	forget func()
 	// stopping completes "Stopping monopod" and "monopod stops".
 	stopping string
 }
@@ -63,6 +66,9 @@ func Open(cfg *config.Loaded, d Deps) (*Daemon, error) {
 		return nil, err
 	}
 	c.gate.Load()
+	if err := c.nodeMeta.Load(); err != nil {
+		d.Log.Error("set all labels of the Node again, in one request to the Kubernetes API; new pods that select by them wait until then", "err", err)
+	}
 	m, err := newMachineParts(c)
 	if err == nil {
 		var a *Daemon

@@ -39,6 +39,8 @@ type Machine struct {
 	Capacity func(storage string) (capacity.Machine, error)
 	// Gateways returns the addresses at which pods reach a DNS server on this machine; nil: there is no such server.
 	Gateways func(*config.Config) ([]netip.Prefix, error)
+	// Services returns the rules that translate connections to Services; if nil, a Service is only a DNS name for its pods.
+	Services func(cfg *config.Config, pods []netip.Prefix, log *slog.Logger) containers.Rules
 	// Cgroups returns where cgroups are mounted; nil: stats.FindHierarchies.
 	Cgroups func() (stats.Hierarchies, error)
 	// Release returns unused memory of this process to the machine; nil: the default of package memory.

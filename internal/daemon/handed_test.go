@@ -32,6 +32,10 @@ func handedElsewhere() map[string]string {
 	return map[string]string{
 		"socket":                   "TestASecondInstanceIsRefusedAndNamesTheFirst",
 		"runPodCIDR":               "TestASubnetThatIsTakenIsNotChosen",
+		"apiServer.rules":          "TestTheRulesOfTheConfigurationCount",
+		"apiServer.inertKinds":     "TestInertKindsAreThoseOfTheConfiguration",
+		"apiServer.names":          "TestTheAPIHasTheNamesOfTheMachineAndOfTheConfiguration",
+		"serviceSubnet":            "TestServicesHaveAddressesOfTheConfiguredRanges",
 		"podSecurity":              "TestEachSourceAllowsWhatItsKeySays",
 		"staticPodPathSecurity":    "TestEachSourceAllowsWhatItsKeySays",
 		"staticPodURLSecurity":     "TestEachSourceAllowsWhatItsKeySays",
@@ -128,7 +132,7 @@ cniBinDirs: [bin]
 	for key := range elsewhere {
 		t.Errorf("%s is no key", key)
 	}
-	all := testsIn(t, "*_test.go", "../../cmd/monopod/*_test.go", "../../internal/*/*_test.go", "../../e2e/*_test.go")
+	all := testsIn(t, "*_test.go", "kubeserver/*_test.go", "services/*_test.go", "../../cmd/monopod/*_test.go", "../../internal/*/*_test.go", "../../e2e/*_test.go")
 	for key, test := range handedElsewhere() {
 		if !strings.Contains(all, "func "+test+"(t *testing.T)") {
 			t.Errorf("%s: there is no %s", key, test)
@@ -187,7 +191,7 @@ func partsOf(t *testing.T, cfg *config.Loaded) map[string]string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	server, api, err := newServer(c, m, nil)
+	server, api, kube, err := newServer(c, m, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -209,7 +213,7 @@ func partsOf(t *testing.T, cfg *config.Loaded) map[string]string {
 	for name, part := range map[string]any{
 		"containers": runtime, "apiserver": m.link.Agent, "endpoints": api.Socket, "ports": api.Ports(), "pool": loop.poolConfig(nil), "images": c.images, "rollouts": c.state.Rollouts,
 		"stats": c.stats, "sources": sources, "handler": handler, "order": cfg.SourceNames(), "resources": m.resources, "limits": m.podsLimits, "shutdown": cfg.ShutdownGroups(),
-		"pressure": evictions, "socket": server, "budget": cfg.Budgets(), "traces": c.traces,
+		"pressure": evictions, "socket": server, "kubernetes": kube.api, "budget": cfg.Budgets(), "traces": c.traces,
 		"log": fmt.Sprintf("%T", NewLogger(io.Discard, cfg.Logging).Handler()), "logs": NewLogger(io.Discard, cfg.Logging).Enabled(t.Context(), slog.LevelInfo),
 	} {
 		d.seen = map[uintptr]bool{}
@@ -316,7 +320,7 @@ func changeKey(t *testing.T, cfg *config.Config, key, dir string) {
 		"evictionHard": map[string]string{"nodefs.available": "7Mi"}, "evictionSoft": map[string]string{"memory.available": "7Mi"}, "evictionSoftGracePeriod": map[string]string{"memory.available": "7m"},
 		"evictionMinimumReclaim": map[string]string{"memory.available": "7Mi"}, "enforceNodeAllocatable": []string{"none"},
 		"systemReserved": map[string]string{"memory": "7Gi"}, "kubeReserved": map[string]string{"memory": "7Gi"}, "nodeCapacity": map[string]string{"memory": "700Gi"},
-		"memorySwap.swapBehavior": "LimitedSwap", "memoryReservationPolicy": "TieredReservation", "cpuManagerPolicy": "static", "authorization.mode": config.AuthorizeRules,
+		"memorySwap.swapBehavior": "LimitedSwap", "memoryReservationPolicy": "TieredReservation", "apiServer.podUpdates": "Kubernetes", "cpuManagerPolicy": "static", "authorization.mode": config.AuthorizeRules,
 		"runtimeHandlers": map[string]string{"seven": filepath.Join(dir, "other")},
 		"ociRuntime":      filepath.Join(dir, "other"), "shimPath": filepath.Join(dir, "other"), "logging.level": "error", "logging.format": "json",
 		"sources":                          []config.RemoteSource{{Name: "another", URL: "http://another", Period: time.Second, Timeout: time.Second, MaxSize: "7Mi"}},

@@ -22,7 +22,7 @@ import (
 )
 
 // newTestCore returns the parts of a daemon whose runtime is the given one. None of them runs.
-func newTestCore(t *testing.T, rt *runtimetest.Fake) *core {
+func newTestCore(t testing.TB, rt *runtimetest.Fake) *core {
 	t.Helper()
 	dir := t.TempDir()
 	cfg := &config.Loaded{Config: config.Config{NodeName: "node", RootDirectory: dir, StateDirectory: dir + "/state", PodLogsDir: dir + "/logs"}}

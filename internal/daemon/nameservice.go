@@ -7,37 +7,28 @@ import (
 	"net/netip"
 	"time"
 
-	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
 
 	"monopod/internal/config"
-	"monopod/internal/daemon/state"
-	"monopod/internal/pause"
 	"monopod/node/names"
 )
 
-const (
-	// gatherNames is how long changes of pods are gathered before the zone is rebuilt. With many pods it is longer, at most longestGather, so that
-	// rebuilding takes at most a tenth of the time.
-	gatherNames   = 20 * time.Millisecond
-	longestGather = time.Second
-	// PollInterval is the interval of polling at startup, while nothing announces a change.
-	PollInterval = 100 * time.Millisecond
-)
+// PollInterval is the interval of polling at startup, while nothing announces a change.
+const PollInterval = 100 * time.Millisecond
 
-// nameService answers the names of pods and Services for the pods on monopod's own bridge.
+// nameService is the DNS server for pods on monopod's own bridge; it resolves pods and Services.
 type nameService struct {
 	domain, resolvConf string
 	gateways           func() ([]netip.Prefix, error)
-	state              *state.Store
 	log                *slog.Logger
 	// server and sockets are set by listen; nil: the host has its own CNI configuration.
 	server  *names.Server
 	sockets names.Listening
 }
 
-func newNameService(cfg *config.Loaded, d Deps, s *state.Store) *nameService {
+func newNameService(cfg *config.Loaded, d Deps) *nameService {
 	return &nameService{
-		domain: cfg.ClusterDomain, resolvConf: cfg.ResolvConf, state: s, log: d.Log,
+		domain: cfg.ClusterDomain, resolvConf: cfg.ResolvConf, log: d.Log,
 		gateways: func() ([]netip.Prefix, error) { return d.Machine.Gateways(&cfg.Config) },
 	}
 }
@@ -70,32 +61,15 @@ func (n *nameService) run(ctx context.Context) error {
 	if n.server == nil {
 		return nil
 	}
-	g, ctx := errgroup.WithContext(ctx)
-	g.Go(func() error { return n.server.Run(ctx, n.sockets) })
-	g.Go(func() error { n.follow(ctx); return nil })
-	return g.Wait()
+	return n.server.Run(ctx, n.sockets)
 }
 
-// follow updates the zone whenever pods change. The last zone stays while pods cannot be seen.
-func (n *nameService) follow(ctx context.Context) {
-	changed, stop := n.state.Subscribe()
-	defer stop()
-	again := time.NewTimer(0)
-	defer again.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-changed:
-		case <-again.C:
-		}
-		began := time.Now()
-		pods, services, ok := n.state.Endpoints()
-		if ok {
-			n.server.SetZone(names.NewZone(n.domain, pods, services))
-		} else {
-			again.Reset(PollInterval)
-		}
-		pause.For(ctx, max(gatherNames, min(9*time.Since(began), longestGather)))
+// follow returns the function that updates the zone, nil if there is no DNS server. It must not be called before listen.
+func (n *nameService) follow() func([]*corev1.Pod, []*corev1.Service) {
+	if n == nil || n.server == nil {
+		return nil
+	}
+	return func(pods []*corev1.Pod, services []*corev1.Service) {
+		n.server.SetZone(names.NewZone(n.domain, pods, services))
 	}
 }

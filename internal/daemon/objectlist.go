@@ -9,6 +9,7 @@ import (
 	"monopod/internal/daemon/state"
 	"monopod/internal/objects"
 	"monopod/internal/version"
+	"monopod/manifests"
 	"monopod/node"
 	"monopod/node/admission"
 	"monopod/runner/workload"
@@ -18,7 +19,11 @@ import (
 type objectList struct {
 	node  string
 	state *state.Store
-	gate  *admission.Controller
+	// services returns the Services with their addresses; if nil, they have none.
+	services func() map[manifests.Key]*corev1.Service
+	// matches reports whether pods with a spec select this machine; if nil, all do.
+	matches func(*corev1.PodSpec) bool
+	gate    *admission.Controller
 	// pressure returns the pressure conditions of the node.
 	pressure func() []corev1.NodeCondition
 }
@@ -26,14 +31,25 @@ type objectList struct {
 // list returns the node and all desired objects besides pods.
 func (l *objectList) list() []metav1.Object {
 	views, blind := l.state.Pods()
-	f := objects.Facts{Revision: workload.Revision}
+	f := objects.Facts{Revision: workload.Revision, Matches: l.matches}
 	for _, v := range views {
 		f.Pods = append(f.Pods, v.Pod)
 	}
 	f.Ends, f.LastRuns = l.state.Workloads.Finished(), l.state.Workloads.LastRuns()
 	d, _ := l.state.Desired()
 	all := []metav1.Object{l.machine(blind)}
+	var assigned map[manifests.Key]*corev1.Service
+	if l.services != nil {
+		assigned = l.services()
+	}
 	for _, o := range slices.Concat(d.Objects, d.Workloads) {
+		if s, ok := o.Object.(*corev1.Service); ok {
+			if given := assigned[manifests.Key{Namespace: s.Namespace, Name: s.Name}]; given != nil {
+				shown := *o
+				shown.Object = given
+				o = &shown
+			}
+		}
 		all = append(all, f.Show(o, node.AnnotationSource, node.Position(o.Origin)))
 	}
 	return all

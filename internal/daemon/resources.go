@@ -36,28 +36,44 @@ func (m *machineParts) measure(c *core) error {
 	if c.deps.Machine.Capacity == nil {
 		return nil
 	}
-	found, err := c.deps.Machine.Capacity(c.cfg.RootDirectory)
+	found, err := m.find(c)
 	if err != nil {
 		return err
 	}
-	reserved, err := c.cfg.Reserved()
-	if err != nil {
-		return err
-	}
-	thresholds, err := c.cfg.Pressure(false)
-	if err != nil {
-		return err
-	}
-	reserved.Memory, reserved.Storage = pressure.HardAmounts(thresholds.Thresholds)
-	claimed, err := capacity.ParseClaimed(c.cfg.NodeCapacity)
-	if err != nil {
-		return err
-	}
-	m.resources = &nodeResources{machine: found.As(claimed), reserved: reserved, maxPods: c.cfg.MaxPods}
 	m.podsLimits = c.cfg.Enforced(found)
-	if err := capacity.Check(m.resources.machine, reserved); err != nil {
+	if err := capacity.Check(m.resources.machine, m.resources.reserved); err != nil {
 		c.deps.Log.Error("pods that request anything of it are not started", "err", err)
 	}
 	m.evictor, err = newEvictor(c, m.podsLimits)
 	return err
+}
+
+// find reads the resources of the machine.
+func (m *machineParts) find(c *core) (found capacity.Machine, err error) {
+	if found, err = c.deps.Machine.Capacity(c.cfg.RootDirectory); err != nil {
+		return found, err
+	}
+	reserved, err := c.cfg.Reserved()
+	if err != nil {
+		return found, err
+	}
+	thresholds, err := c.cfg.Pressure(false)
+	if err != nil {
+		return found, err
+	}
+	reserved.Memory, reserved.Storage = pressure.HardAmounts(thresholds.Thresholds)
+	claimed, err := capacity.ParseClaimed(c.cfg.NodeCapacity)
+	if err != nil {
+		return found, err
+	}
+	m.resources = &nodeResources{machine: found.As(claimed), reserved: reserved, maxPods: c.cfg.MaxPods}
+	return found, nil
+}
+
+// room returns what all pods together may request; nil: no limit.
+func (m *machineParts) room() admit.Requests {
+	if m.roomy {
+		return nil
+	}
+	return m.resources.room()
 }

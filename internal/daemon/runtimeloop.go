@@ -17,6 +17,7 @@ import (
 	"monopod/internal/pause"
 	"monopod/manifests"
 	"monopod/node/admission"
+	"monopod/node/nodemeta"
 	"monopod/runner"
 	"monopod/runner/plan"
 	"monopod/runner/pool"
@@ -37,7 +38,9 @@ func newRuntimeLoop(c *core, m *machineParts) *runtimeLoop {
 	r := &runtimeLoop{core: c, machine: m, log: c.deps.Log, connection: c.events.Connection(c.cfg.ContainerRuntimeEndpoint == "")}
 	r.deps = containers.Deps{
 		Log: c.deps.Log, Events: c.events, Connection: r.connection, PodsLimits: m.podsLimits, ShimCgroups: c.deps.Cgroup.Shims,
+		Checked: c.memory.Checked,
 	}
+	r.deps.Services, r.deps.API = c.services.Variables, c.forPods.Access
 	if c.names != nil {
 		r.deps.NameServers = c.names.addresses
 	}
@@ -96,6 +99,7 @@ func (r *runtimeLoop) session(ctx context.Context, rt containers.Runtime) error 
 	instrumented := telemetry.Instrumented{Runtime: containers.Preloading{Runtime: rt, Done: imported}, Tally: r.tally, Traces: r.traces}
 	pool := pool.New(instrumented, r.poolConfig(rt))
 	r.gate.Attach(admission.Pool{SetRule: func(rule func(*manifests.Pod) runner.Rule) { pool.Gate(rule) }, Cleanup: rt.Cleanup})
+	defer r.nodeMeta.Follow(func(m nodemeta.Metadata) { pool.SetNodeLabels(r.machine.labels.Labels(m), m.LabelsLost) })()
 	defer r.access.Open(rt)()
 	defer r.state.Removals.Attach(rt)()
 	defer r.machine.evictor.attach(pool, rt)()
@@ -122,7 +126,7 @@ func (r *runtimeLoop) poolConfig(rt containers.Runtime) pool.Config {
 	cfg, machine := r.cfg, &r.core.deps.Machine
 	return pool.Config{
 		Log: r.log, NodeName: cfg.NodeName, NodeIPs: containers.NodeIPs(machine.Addresses, r.log), MaxConcurrent: cfg.MaxConcurrentStarts, MaxPods: cfg.MaxPods,
-		Room: r.machine.resources.room(), NodeLabels: r.machine.labels, Platform: host.Platform(),
+		Room: r.machine.room(), NodeLabels: r.machine.labels.Labels(nodemeta.Metadata{}), Platform: host.Platform(),
 		Now: machine.Now, Events: r.events, Gone: r.machine.link.PodGone,
 		Follow: func(d model.Desired, objects *manifests.Objects) {
 			r.memory.Expect(len(d.Pods))

@@ -18,10 +18,11 @@ func TestWhileNotAllPodsHaveBeenSeenTheSameIsHandedOnOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	// The pool does not run, and sees nothing.
-	w := &workloads{pool: pool.New(runtimetest.NewFake(), pool.Config{}), rollouts: rollout.New(rollout.Config{})}
+	p := pool.New(runtimetest.NewFake(), pool.Config{})
+	w := &workloads{pool: p, handTo: p.Update, rollouts: rollout.New(rollout.Config{})}
 	update := func(d model.Desired) bool {
 		w.last.Order = []string{"stays"}
-		if next := w.update(time.Now(), d); next != seenWithin {
+		if next := w.update(time.Now(), d, nil); next != seenWithin {
 			t.Errorf("it looks again after %v", next)
 		}
 		return len(w.last.Order) == 0

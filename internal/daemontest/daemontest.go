@@ -425,7 +425,7 @@ func (f *FakeImages) Digests() []string {
 const PodOfImage = "apiVersion: v1\nkind: Pod\nmetadata: {name: %s}\nspec:\n  containers: [{name: c, image: %s}]\n"
 
 // MountedCgroups finds the cgroup hierarchies once for all daemons of a test program: a machine with containers has many mounts.
-var MountedCgroups = sync.OnceValues(stats.FindHierarchies) //nolint:gochecknoglobals // it is found once and never changed
+var MountedCgroups = sync.OnceValues(stats.FindHierarchies)
 
 // Pinned records the digests passed to SyncPins.
 type Pinned struct {

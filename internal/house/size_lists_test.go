@@ -11,7 +11,7 @@ func oversizedPackages() map[string]bool {
 // largePackages have more than 1,500 lines of code.
 func largePackages() map[string]int {
 	return map[string]int{
-		"internal/config":  2763,
+		"internal/config":  2822,
 		"internal/run":     1512,
 		"node/apiserver":   2411,
 		"node/why":         2118,

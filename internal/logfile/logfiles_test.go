@@ -57,3 +57,17 @@ func TestFindingTheLogOfAnInstance(t *testing.T) {
 		t.Error("a directory that does not exist has logs")
 	}
 }
+
+func TestOneStreamOfALog(t *testing.T) {
+	l := New(filepath.Join(t.TempDir(), "pods"))
+	testfiles.Write(t, filepath.Join(l.podLogsDir, "ns_p_u1", "c", "0.log"),
+		"2026-01-01T00:00:01Z stdout F out\n2026-01-01T00:00:02Z stderr F err\n")
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", UID: "u1"}}
+	for stream, want := range map[string]string{"": "out\nerr\n", corev1.LogStreamStdout: "out\n", corev1.LogStreamStderr: "err\n"} {
+		var got strings.Builder
+		q := node.LogQuery{Pod: pod, Instance: node.Instance{Container: "c"}, Tail: -1, Stream: stream}
+		if err := l.ReadLog(t.Context(), q, &got); err != nil || got.String() != want {
+			t.Errorf("%q: %q, %v", stream, got.String(), err)
+		}
+	}
+}

@@ -11,6 +11,8 @@ import (
 	"path/filepath"
 	"strconv"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"monopod/node"
 	"monopod/runner/ctrd/logs"
 )
@@ -32,14 +34,21 @@ func ContainerLogsDir(podLogsDir string) string {
 	return filepath.Join(filepath.Dir(podLogsDir), "containers")
 }
 
-// ReadLog implements node.Logs; both streams go to w in the order in which they were written.
+// ReadLog implements node.Logs; both streams, unless one is chosen, go to w in the order in which they were written.
 func (l Files) ReadLog(ctx context.Context, q node.LogQuery, w io.Writer) error {
 	path, err := l.find(q)
 	if err != nil {
 		return err
 	}
 	o := logs.ReadOptions{Follow: q.Follow, Tail: q.Tail, Since: q.Since, Timestamps: q.Timestamps, LimitBytes: q.LimitBytes, Done: q.Ended}
-	return logs.Read(ctx, path, o, w, w)
+	stdout, stderr := w, w
+	switch q.Stream {
+	case corev1.LogStreamStdout:
+		stderr = nil
+	case corev1.LogStreamStderr:
+		stdout = nil
+	}
+	return logs.Read(ctx, path, o, stdout, stderr)
 }
 
 // find returns the log of an instance. The link decides, because the number of the file is the restart count or, after edits, higher. For

@@ -6,6 +6,7 @@ package memory
 import (
 	"context"
 	"os"
+	"runtime"
 	"runtime/debug"
 	"sync/atomic"
 	"time"
@@ -30,12 +31,17 @@ const (
 	// restFor is the minimum interval between trims for requests and other small work, so that a client that polls every few seconds does
 	// not cause one each time.
 	restFor = time.Minute
+	// forgetEvery is the interval at which pages of the binary that garbage collections and periodic checks touch are dropped. For a
+	// collection they describe the stack frames of all goroutines, several MiB. An idle agent collects every minute or two; a busy one pays a
+	// millisecond or two each time.
+	forgetEvery = restFor / 6
 	// settledAfter is the time of a second trim after startup, when images have been imported and the first pods may have started.
 	settledAfter = 15 * time.Second
 )
 
 // Trimmer returns memory to the machine after a lot of work. It sleeps while nothing happens.
 type Trimmer struct {
+	// Release returns memory; nil: FreeOSMemory, and the program is forgotten after each collection.
 	Release func()
 	// limit sets GOGC.
 	limit func(percent int)
@@ -45,12 +51,18 @@ type Trimmer struct {
 	// answers counts answered requests and other small work, see Touch.
 	answers atomic.Int64
 	woken   chan struct{}
+	// forget drops the pages of the binary. mapped gets a value when many of them are mapped for a moment.
+	forget func()
+	mapped chan struct{}
 }
 
 // NewTrimmer returns a Trimmer for this process. GOGC in the environment turns its limit of garbage off.
 func NewTrimmer() *Trimmer {
-	t := &Trimmer{Release: giveBack, limit: func(percent int) { debug.SetGCPercent(percent) }, woken: make(chan struct{}, 1)}
-	if os.Getenv("GOGC") != "" { // somebody knows better
+	t := &Trimmer{
+		limit: func(percent int) { debug.SetGCPercent(percent) }, woken: make(chan struct{}, 1),
+		forget: func() { _, _ = forgetProgram() }, mapped: make(chan struct{}, 1),
+	}
+	if os.Getenv("GOGC") != "" { // set by the operator
 		t.limit = func(int) {}
 	}
 	t.garbage.Store(usualGarbage)
@@ -83,11 +95,26 @@ func (t *Trimmer) Answered() {
 // Touch records other small work, such as reading an input.
 func (t *Trimmer) Touch() { t.Answered() }
 
-func (t *Trimmer) wake() {
+// Checked records that a periodic check begins. It leaves little garbage, but maps several MiB of the program that nothing else needs.
+func (t *Trimmer) Checked() { notify(t.mapped) }
+
+func (t *Trimmer) wake() { notify(t.woken) }
+
+func notify(c chan<- struct{}) {
 	select {
-	case t.woken <- struct{}{}:
+	case c <- struct{}{}:
 	default:
 	}
+}
+
+// afterCollections announces garbage collections until ctx ends.
+func afterCollections(ctx context.Context, collected chan<- struct{}) {
+	runtime.AddCleanup(&struct{ large [64]byte }{}, func(struct{}) {
+		if ctx.Err() == nil {
+			afterCollections(ctx, collected) // first: the next collection may follow at once
+			notify(collected)
+		}
+	}, struct{}{})
 }
 
 // largeInput is the size of an input above which its memory is returned immediately: reading takes ten times its size, which would
@@ -112,6 +139,10 @@ func (t *Trimmer) Run(ctx context.Context) {
 	if t.calm(ctx, quietAtStart); ctx.Err() != nil {
 		return
 	}
+	if t.Release == nil {
+		t.Release = giveBack
+		afterCollections(ctx, t.mapped)
+	}
 	t.Release()
 	var (
 		changed, answered int64
@@ -119,6 +150,9 @@ func (t *Trimmer) Run(ctx context.Context) {
 		again   = time.Now().Add(settledAfter)
 		touched = true
 		later   = time.After(settledAfter)
+		// forget fires when the pages of the binary are to be dropped, droppedAt is when they last were.
+		forget    <-chan time.Time
+		droppedAt time.Time
 	)
 	for {
 		select {
@@ -127,6 +161,15 @@ func (t *Trimmer) Run(ctx context.Context) {
 		case <-t.woken:
 		case <-later:
 			later = nil
+		case <-t.mapped:
+			if forget == nil {
+				forget = time.After(max(quietFor, forgetEvery-time.Since(droppedAt)))
+			}
+			continue
+		case <-forget:
+			forget, droppedAt = nil, time.Now()
+			t.forget()
+			continue
 		}
 		if t.changes.Load()-changed < muchWork {
 			if !touched && t.changes.Load() == changed && t.answers.Load() == answered {

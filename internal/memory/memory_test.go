@@ -2,6 +2,7 @@ package memory
 
 import (
 	"context"
+	"runtime"
 	"slices"
 	"sync/atomic"
 	"testing"
@@ -79,4 +80,58 @@ func TestMemoryIsGivenBackOnceAfterMuchWork(t *testing.T) {
 		stop()
 		<-done
 	})
+}
+
+// TestTheProgramIsForgottenAfterCollectionsAndChecks, and not more often than every few seconds.
+func TestTheProgramIsForgottenAfterCollectionsAndChecks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, stop := context.WithCancel(t.Context())
+		forgotten := 0
+		m := NewTrimmer()
+		m.Release, m.forget = func() {}, func() { forgotten++ }
+		done := make(chan struct{})
+		go func() { m.Run(ctx); close(done) }()
+		for want, work := range []func(){func() { notify(m.mapped) }, m.Checked} {
+			time.Sleep(time.Hour)
+			work()
+			time.Sleep(2 * quietFor)
+			synctest.Wait()
+			if forgotten != want+1 {
+				t.Errorf("%d times after %d collections and checks", forgotten, want+1)
+			}
+		}
+		for range 100 {
+			notify(m.mapped)
+			time.Sleep(time.Second)
+		}
+		time.Sleep(forgetEvery)
+		synctest.Wait()
+		if most := int(100*time.Second/forgetEvery) + 4; forgotten < 5 || forgotten > most {
+			t.Errorf("%d times after collections for 100 seconds", forgotten)
+		}
+		now := forgotten
+		time.Sleep(time.Hour)
+		if forgotten != now {
+			t.Errorf("%d times more while nothing is collected", forgotten-now)
+		}
+		stop()
+		<-done
+	})
+}
+
+func TestCollectionsAreAnnounced(t *testing.T) {
+	ctx, stop := context.WithCancel(t.Context())
+	collected := make(chan struct{}, 1)
+	afterCollections(ctx, collected)
+	for range 3 {
+		runtime.GC()
+		<-collected
+	}
+	stop()
+	runtime.GC()
+	runtime.GC()
+	select {
+	case <-collected: // that of the time before
+	default:
+	}
 }

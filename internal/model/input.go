@@ -1,6 +1,7 @@
 package model
 
 import (
+	"sync/atomic"
 	"time"
 
 	"monopod/internal/cause"
@@ -28,6 +29,37 @@ type Input struct {
 	Cause cause.Cause `json:"-"`
 	// Mistaken are the pods and workloads whose documents were rejected, if they can be named; only for remote inputs.
 	Mistaken []Mistaken `json:"-"`
+	// Problems are the structured Errors.
+	Problems []Problem `json:"-"`
+	// Retry is when it is requested again; nil if it is read on change.
+	Retry *Retry `json:"-"`
+}
+
+// Problem is an error at a location in an input.
+type Problem struct {
+	// Text is the corresponding line of Errors.
+	Text string
+	manifests.Error
+}
+
+// Retry is the time of the next request. It changes more often than reports, so reports share it.
+type Retry struct{ at atomic.Int64 }
+
+// Set sets the time; the zero time means no failure.
+func (r *Retry) Set(at time.Time) {
+	if at.IsZero() {
+		r.at.Store(0)
+		return
+	}
+	r.at.Store(at.UnixNano())
+}
+
+// Time returns the time; zero means no failure.
+func (r *Retry) Time() time.Time {
+	if r == nil || r.at.Load() == 0 {
+		return time.Time{}
+	}
+	return time.Unix(0, r.at.Load())
 }
 
 // Mistaken is a document that was rejected.

@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/duration"
+	"k8s.io/utils/ptr"
 
 	"monopod/manifests"
 )
@@ -96,21 +97,21 @@ func Row(i Item, now time.Time, wide bool, source string) []string {
 func text(n int32) string { return strconv.Itoa(int(n)) }
 
 func deploymentRow(d *appsv1.Deployment, _ time.Time) []string {
-	return []string{fmt.Sprintf("%d/%d", d.Status.ReadyReplicas, number(d.Spec.Replicas)), text(d.Status.UpdatedReplicas), text(d.Status.AvailableReplicas)}
+	return []string{fmt.Sprintf("%d/%d", d.Status.ReadyReplicas, ptr.Deref(d.Spec.Replicas, 1)), text(d.Status.UpdatedReplicas), text(d.Status.AvailableReplicas)}
 }
 
 func replicaSetRow(o metav1.Object, _ time.Time) []string {
 	switch r := o.(type) {
 	case *appsv1.ReplicaSet:
-		return []string{text(number(r.Spec.Replicas)), text(r.Status.Replicas), text(r.Status.ReadyReplicas)}
+		return []string{text(ptr.Deref(r.Spec.Replicas, 1)), text(r.Status.Replicas), text(r.Status.ReadyReplicas)}
 	case *corev1.ReplicationController:
-		return []string{text(number(r.Spec.Replicas)), text(r.Status.Replicas), text(r.Status.ReadyReplicas)}
+		return []string{text(ptr.Deref(r.Spec.Replicas, 1)), text(r.Status.Replicas), text(r.Status.ReadyReplicas)}
 	}
 	return nil
 }
 
 func statefulSetRow(s *appsv1.StatefulSet, _ time.Time) []string {
-	return []string{fmt.Sprintf("%d/%d", s.Status.ReadyReplicas, number(s.Spec.Replicas))}
+	return []string{fmt.Sprintf("%d/%d", s.Status.ReadyReplicas, ptr.Deref(s.Spec.Replicas, 1))}
 }
 
 func daemonSetRow(d *appsv1.DaemonSet, _ time.Time) []string {

@@ -155,7 +155,7 @@ func TestPodsBelongToTheirControllerAndNamespace(t *testing.T) {
 }
 
 func TestShowHidesSecretsAndNamesTheSource(t *testing.T) {
-	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "s", Annotations: map[string]string{"a": "b"}}, Data: map[string][]byte{"k": []byte("hunter2")}}
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "s", Annotations: map[string]string{"a": "b", corev1.LastAppliedConfigAnnotation: `{"data":{"k":"aHVudGVyMg=="}}`}}, Data: map[string][]byte{"k": []byte("hunter2")}}
 	shown, ok := Facts{}.Show(&manifests.Object{Object: secret, Kind: "Secret"}, "monopod.dev/source", "a.yaml:3").(*corev1.Secret)
 	if !ok {
 		t.Fatal("it is no Secret any longer")
@@ -166,7 +166,7 @@ func TestShowHidesSecretsAndNamesTheSource(t *testing.T) {
 	if diff := cmp.Diff(map[string]string{"a": "b", "monopod.dev/source": "a.yaml:3"}, shown.Annotations); diff != "" {
 		t.Error(diff)
 	}
-	if string(secret.Data["k"]) != "hunter2" || len(secret.Annotations) != 1 {
+	if string(secret.Data["k"]) != "hunter2" || len(secret.Annotations) != 2 {
 		t.Errorf("the Secret itself was changed: %v", secret)
 	}
 	raw, err := json.Marshal(shown)

@@ -79,6 +79,9 @@ func TestTheStateOfAWorkloadIsThatOfItsPods(t *testing.T) {
 	finished.Ends = map[string]string{"default/web": "Complete"}
 	ran := of("CronJob")
 	ran.LastRuns = map[string]time.Time{"default/web": time.Date(2026, 11, 21, 11, 0, 0, 0, time.UTC)}
+	elsewhere := of("DaemonSet")
+	elsewhere.Matches = func(s *corev1.PodSpec) bool { return s.NodeSelector["disk"] == "" }
+	ssd := appsv1.DaemonSetSpec{Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{NodeSelector: map[string]string{"disk": "ssd"}}}}
 	next := time.Date(2026, 11, 21, 13, 0, 0, 0, time.UTC).Local().Format("2006-01-02 15:04") + " (in 60m)"
 	for _, c := range []struct {
 		kind   string
@@ -92,6 +95,8 @@ func TestTheStateOfAWorkloadIsThatOfItsPods(t *testing.T) {
 		{"ReplicationController", &appsv1.ReplicaSet{ObjectMeta: meta, Spec: appsv1.ReplicaSetSpec{Replicas: &three}}, of("ReplicationController"), "3|2|1"},
 		{"StatefulSet", &appsv1.StatefulSet{ObjectMeta: meta, Status: appsv1.StatefulSetStatus{ReadyReplicas: 9}}, of("StatefulSet"), "1/1"},
 		{"DaemonSet", &appsv1.DaemonSet{ObjectMeta: meta}, of("DaemonSet"), "1|1|1|1|1"},
+		{"DaemonSet", &appsv1.DaemonSet{ObjectMeta: meta}, elsewhere, "1|1|1|1|1"},
+		{"DaemonSet", &appsv1.DaemonSet{ObjectMeta: meta, Spec: ssd}, elsewhere, "0|0|0|0|0"},
 		{"Job", &batchv1.Job{ObjectMeta: meta, Spec: batchv1.JobSpec{Completions: &three}}, ended, "Running|1/3"},
 		{"Job", &batchv1.Job{ObjectMeta: meta, Spec: batchv1.JobSpec{Completions: &three}}, finished, "Complete|3/3"},
 		{"Job", &batchv1.Job{ObjectMeta: meta, Spec: batchv1.JobSpec{Suspend: &yes}}, Facts{}, "Suspended|0/1"},

@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/utils/ptr"
 
 	"monopod/manifests"
 )
@@ -20,6 +21,8 @@ type Facts struct {
 	LastRuns map[string]time.Time
 	// Revision returns the value of the label pod-template-hash for pods of a template.
 	Revision func(corev1.PodTemplateSpec) string
+	// Matches reports whether pods with a spec select this machine; if nil, all do.
+	Matches func(*corev1.PodSpec) bool
 }
 
 // tally counts the pods of a workload.
@@ -49,10 +52,8 @@ func (f Facts) tally(o *manifests.Object) tally {
 		if pod.Labels["pod-template-hash"] == revision || pod.Labels["controller-revision-hash"] == revision {
 			n.updated++
 		}
-		for _, c := range pod.Status.Conditions {
-			if c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue && pod.DeletionTimestamp == nil {
-				n.ready++
-			}
+		if manifests.IsReady(pod) && pod.DeletionTimestamp == nil {
+			n.ready++
 		}
 	}
 	return n
@@ -107,9 +108,11 @@ func (f Facts) status(o *manifests.Object, shown metav1.Object) {
 		for k := range s.Data {
 			s.Data[k] = []byte{}
 		}
+		s.StringData = nil
+		delete(s.Annotations, corev1.LastAppliedConfigAnnotation) // kubectl puts the whole object into it
 	case *appsv1.Deployment:
-		s.Status = appsv1.DeploymentStatus{Replicas: n.active, UpdatedReplicas: n.updated, ReadyReplicas: n.ready, AvailableReplicas: n.ready, UnavailableReplicas: max(number(s.Spec.Replicas)-n.ready, 0)}
-		s.Status.Conditions = []appsv1.DeploymentCondition{{Type: appsv1.DeploymentAvailable, Status: isTrue(n.ready >= number(s.Spec.Replicas))}}
+		s.Status = appsv1.DeploymentStatus{Replicas: n.active, UpdatedReplicas: n.updated, ReadyReplicas: n.ready, AvailableReplicas: n.ready, UnavailableReplicas: max(ptr.Deref(s.Spec.Replicas, 1)-n.ready, 0)}
+		s.Status.Conditions = []appsv1.DeploymentCondition{{Type: appsv1.DeploymentAvailable, Status: isTrue(n.ready >= ptr.Deref(s.Spec.Replicas, 1))}}
 	case *appsv1.ReplicaSet:
 		s.Status = appsv1.ReplicaSetStatus{Replicas: n.active, ReadyReplicas: n.ready, AvailableReplicas: n.ready, FullyLabeledReplicas: n.active}
 	case *corev1.ReplicationController:
@@ -117,6 +120,10 @@ func (f Facts) status(o *manifests.Object, shown metav1.Object) {
 	case *appsv1.StatefulSet:
 		s.Status = appsv1.StatefulSetStatus{Replicas: n.active, ReadyReplicas: n.ready, AvailableReplicas: n.ready, CurrentReplicas: n.active, UpdatedReplicas: n.updated}
 	case *appsv1.DaemonSet:
+		if f.Matches != nil && !f.Matches(&s.Spec.Template.Spec) {
+			s.Status = appsv1.DaemonSetStatus{} // it is for other machines
+			return
+		}
 		s.Status = appsv1.DaemonSetStatus{DesiredNumberScheduled: 1, CurrentNumberScheduled: min(n.active, 1), NumberReady: min(n.ready, 1), NumberAvailable: min(n.ready, 1), UpdatedNumberScheduled: min(n.updated, 1)}
 	case *batchv1.Job:
 		s.Status = batchv1.JobStatus{Active: n.active, Ready: &n.ready, Succeeded: n.succeeded, Failed: n.failed}
@@ -147,14 +154,6 @@ func isTrue(b bool) corev1.ConditionStatus {
 		return corev1.ConditionTrue
 	}
 	return corev1.ConditionFalse
-}
-
-// number is a count that is 1 unless it is given.
-func number(n *int32) int32 {
-	if n == nil {
-		return 1
-	}
-	return *n
 }
 
 // completions is how many pods of a Job must succeed.

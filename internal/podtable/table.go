@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/duration"
 
 	"monopod/internal/printer"
+	"monopod/manifests"
 	"monopod/node"
 	"monopod/runner"
 )
@@ -34,7 +35,7 @@ func RowOf(pod *corev1.Pod, now time.Time) PodRow {
 	ready, restarts, last := 0, 0, time.Time{}
 	statuses, lasting := slices.Clone(pod.Status.ContainerStatuses), len(pod.Spec.Containers)
 	for _, c := range pod.Spec.InitContainers { // a sidecar counts like a container
-		if c.RestartPolicy == nil || *c.RestartPolicy != corev1.ContainerRestartPolicyAlways {
+		if !manifests.IsSidecar(&c) {
 			continue
 		}
 		lasting++
@@ -104,7 +105,7 @@ func PodStatus(pod *corev1.Pod) string {
 	}
 	if status == "Completed" && running {
 		status = "NotReady"
-		if IsReady(pod) {
+		if manifests.IsReady(pod) {
 			status = "Running"
 		}
 	}
@@ -122,8 +123,7 @@ func mayNotRun(pod *corev1.Pod) bool {
 // initStatus is empty when initialisation is done.
 func initStatus(pod *corev1.Pod) string {
 	for i, c := range pod.Status.InitContainerStatuses {
-		sidecar := i < len(pod.Spec.InitContainers) && pod.Spec.InitContainers[i].RestartPolicy != nil &&
-			*pod.Spec.InitContainers[i].RestartPolicy == corev1.ContainerRestartPolicyAlways
+		sidecar := i < len(pod.Spec.InitContainers) && manifests.IsSidecar(&pod.Spec.InitContainers[i])
 		switch t, w := c.State.Terminated, c.State.Waiting; {
 		case t != nil && t.ExitCode == 0:
 		case sidecar && c.Started != nil && *c.Started:

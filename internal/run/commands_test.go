@@ -29,6 +29,7 @@ import (
 	"monopod/internal/daemontest/clitest"
 	"monopod/internal/dirlock"
 	"monopod/internal/program"
+	"monopod/internal/run/hostports"
 	"monopod/internal/testfiles"
 	"monopod/internal/trial"
 	"monopod/manifests"
@@ -655,7 +656,7 @@ func TestTheAgentOfWhatOnceLeavesReservesItsPorts(t *testing.T) {
 	if again := ReserveAgain(b.kept[0], logger); len(again) != 0 || !strings.Contains(log.String(), "address already in use") {
 		t.Errorf("%d ports are held twice: %s", len(again), log.String())
 	}
-	if err := errors.Join(CloseAll(held), listen()); err != nil {
+	if err := errors.Join(hostports.CloseAll(held), listen()); err != nil {
 		t.Errorf("it is not free again: %v", err)
 	}
 	if r := b.do("down", "0"); r.Code != 0 {

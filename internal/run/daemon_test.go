@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"monopod/internal/config"
 	"monopod/internal/daemon/containers"
 	"monopod/internal/daemontest"
@@ -285,8 +287,8 @@ func TestAnEditIsFollowedAndABadEditOnlyReported(t *testing.T) {
 		t.Errorf("the pod was touched: %s", podtable.PodStatus(&now))
 	}
 	d.Put("web.yaml", strings.Replace(daemontest.PodYAML("web", runtimetest.ScriptServe), "app:1", "app:2", 1))
-	d.Eventually("the new image runs", func() error {
-		if now := d.Pod("web"); now.Status.ContainerStatuses[0].Image != "example.com/app:2" || podtable.PodStatus(&now) != "Running" {
+	d.PodIs("web", "running the new image", func(now *corev1.Pod) error {
+		if now.Status.ContainerStatuses[0].Image != "example.com/app:2" || podtable.PodStatus(now) != "Running" {
 			return errors.New(now.Status.ContainerStatuses[0].Image)
 		}
 		return nil

@@ -12,6 +12,7 @@ import (
 	"monopod/internal/config"
 	"monopod/internal/daemon"
 	"monopod/internal/program"
+	"monopod/internal/run/hostports"
 	"monopod/node/systemd"
 )
 
@@ -69,5 +70,5 @@ func (p Commands) serve(ctx context.Context, cfg *config.Loaded) error {
 	}
 	defer d.Close()
 	held := ReserveAgain(cfg, log)
-	return errors.Join(d.Run(ctx), CloseAll(held))
+	return errors.Join(d.Run(ctx), hostports.CloseAll(held))
 }

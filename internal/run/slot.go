@@ -34,6 +34,8 @@ const (
 	runFile = "run.yaml"
 	// KeptFile marks a run whose pods `once` has kept: only `down` may remove it.
 	KeptFile = "kept"
+	// kubeconfigFile is the kubeconfig for the command of `up --api`.
+	kubeconfigFile = "kubeconfig"
 	// RunLog is the log of the run's daemon.
 	RunLog = "monopod.log"
 )
@@ -154,12 +156,15 @@ func (s *Slot) Config(subnet string) *config.Loaded {
 	id := hex.EncodeToString(sum[:4])
 	c.StaticPodPath, c.StaticPodURL, c.StaticPodURLHeader = filepath.Join(s.Root, "manifests"), "", nil
 	c.RemoteSources, c.SourceOrder = nil, nil
+	// Port and clients belong to the daemon.
+	c.APIServer = config.APIServer{MaxConnections: s.base.APIServer.MaxConnections, InertKinds: s.base.APIServer.InertKinds, PodUpdates: s.base.APIServer.PodUpdates}
 	c.RootDirectory, c.StateDirectory, c.Socket = s.Root, s.State, filepath.Join(s.State, "monopod.sock")
 	c.PodLogsDir, c.CNIConfDir = filepath.Join(s.Root, "logs", "pods"), filepath.Join(s.Root, "cni.d")
 	c.PodCIDR, c.BridgeName, c.CgroupRoot, c.ContainerRuntimeEndpoint = subnet, "mp-"+id, s.base.CgroupRoot+"-"+id, ""
 	for _, key := range []string{
 		"staticPodPath", "staticPodURL", "staticPodURLHeader", "sources", "sourceOrder", "rootDirectory", "stateDirectory", "socket", "podLogsDir", "cniConfDir",
-		"podCIDR", "bridgeName", "cgroupRoot", "containerRuntimeEndpoint",
+		"podCIDR", "bridgeName", "cgroupRoot", "containerRuntimeEndpoint", "apiServer.address", "apiServer.names", "apiServer.tokenFile", "apiServer.rules",
+		"apiServer.anonymous",
 	} {
 		c.Sources[key] = "run " + strconv.Itoa(s.number)
 	}
@@ -246,7 +251,7 @@ func (s *Slot) Drop() error {
 	if err := IgnoreGone(os.Remove(filepath.Join(s.Root, dirlock.LockName))); err != nil {
 		return err
 	}
-	_ = os.Remove(s.Root) // unless there is somebody already
+	_ = os.Remove(s.Root) // fails if another run uses it
 	_ = os.Remove(filepath.Dir(s.Root))
 	return nil
 }

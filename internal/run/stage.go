@@ -22,6 +22,7 @@ import (
 	"monopod/internal/trial"
 	"monopod/manifests"
 	"monopod/watcher"
+	"monopod/watcher/emptied"
 )
 
 const (
@@ -38,47 +39,9 @@ type Content struct {
 	reports            []model.Input
 }
 
-// set returns the content as that of the file source: the pods that `once` keeps are read from there.
-func (c *Content) set() watcher.Set {
+// Set returns the content as a Set of the file source, from which the pods kept by `once` are read.
+func (c *Content) Set() watcher.Set {
 	return watcher.Set{Source: config.SourceFile, Pods: c.pods, Objects: c.objects, Workloads: c.workloads, Inputs: c.reports}
-}
-
-// staged is a watcher.Source with fixed content, which can be emptied once.
-type staged struct {
-	set     watcher.Set
-	emptied chan struct{}
-}
-
-// NewStaged returns a source with fixed content.
-func NewStaged(c *Content) *staged { return &staged{set: c.set(), emptied: make(chan struct{})} }
-
-// Name implements watcher.Source.
-func (s *staged) Name() string { return config.SourceFile }
-
-// Prompt reports that the first Set is sent without delay.
-func (s *staged) Prompt() bool { return true }
-
-// Run implements watcher.Source.
-func (s *staged) Run(ctx context.Context, out chan<- watcher.Set) error {
-	if send(ctx, out, s.set) {
-		select {
-		case <-ctx.Done():
-		case <-s.emptied:
-			if send(ctx, out, watcher.Set{Source: config.SourceFile}) {
-				<-ctx.Done()
-			}
-		}
-	}
-	return nil
-}
-
-func send(ctx context.Context, out chan<- watcher.Set, set watcher.Set) bool {
-	select {
-	case <-ctx.Done():
-		return false
-	case out <- set:
-		return true
-	}
 }
 
 // stage is the daemon of a run, with its pods.
@@ -87,7 +50,8 @@ type stage struct {
 	slot   *Slot
 	cfg    *config.Loaded
 	daemon *daemon.Daemon
-	source *staged
+	source *emptied.Source
+	set    watcher.Set
 	log    *os.File
 	logger *slog.Logger
 	stop   context.CancelFunc
@@ -101,12 +65,21 @@ type stage struct {
 	grace  time.Duration
 	// ports are the reserved host ports, until the end of the run.
 	ports []io.Closer
+	// kubeconfig is the file for clients of the Kubernetes API; empty without an API.
+	kubeconfig string
+	// served reports that the API has been ready once.
+	served bool
+	// shorten, unless nil, limits the grace periods of pods that API clients created.
+	shorten *int64
 	// views are the pods at the last look of wait.
 	views []trial.View
 }
 
+// openFunc is daemon.OpenRun or daemon.OpenCluster.
+type openFunc func(*config.Loaded, daemon.Deps, watcher.Source) (*daemon.Daemon, error)
+
 // newStage starts the daemon of a run in a locked slot. It runs until end is called, even if ctx ends.
-func (p Commands) newStage(ctx context.Context, s *Slot, cfg *config.Loaded, c *Content) (*stage, error) {
+func (p Commands) newStage(ctx context.Context, s *Slot, cfg *config.Loaded, c *Content, open openFunc) (*stage, error) {
 	if err := s.Write(cfg); err != nil {
 		return nil, err
 	}
@@ -114,7 +87,7 @@ func (p Commands) newStage(ctx context.Context, s *Slot, cfg *config.Loaded, c *
 	if err != nil {
 		return nil, err
 	}
-	g := &stage{p: p.Program, slot: s, cfg: cfg, source: NewStaged(c), log: f, ended: make(chan error, 1), broken: make(chan error, 1)}
+	g := &stage{p: p.Program, slot: s, cfg: cfg, source: emptied.Fixed(c.Set()), set: c.Set(), log: f, ended: make(chan error, 1), broken: make(chan error, 1)}
 	for _, pod := range c.pods {
 		g.allow(&pod.Object.Spec)
 	}
@@ -136,7 +109,7 @@ func (p Commands) newStage(ctx context.Context, s *Slot, cfg *config.Loaded, c *
 		return rt, err
 	}
 	g.logger = daemon.NewLogger(f, cfg.Logging)
-	if g.daemon, err = daemon.OpenRun(cfg, daemon.Deps{Log: g.logger, Machine: m}, g.source); err != nil {
+	if g.daemon, err = open(cfg, daemon.Deps{Log: g.logger, Machine: m}, g.source); err != nil {
 		f.Close()
 		return nil, err
 	}
@@ -212,10 +185,13 @@ func (g *stage) look(t *trial.Trial) (r trial.Report, next time.Time, visible bo
 		g.views = append(g.views, trial.View{Pod: v.Pod, Why: v.Why, Failing: v.Failing})
 	}
 	r, next = t.Look(time.Now(), g.views, jobs)
+	if err == nil && !g.serves() {
+		err = errors.New("the Kubernetes API has not started yet")
+	}
 	if err != nil {
 		r.Result, r.Reason = trial.Waiting, err.Error()
 	}
-	r.Run = trial.Run{Number: g.slot.number, Socket: g.cfg.Socket, Subnet: g.cfg.PodCIDR, Log: g.log.Name()}
+	r.Run = trial.Run{Number: g.slot.number, Socket: g.cfg.Socket, Subnet: g.cfg.PodCIDR, Log: g.log.Name(), Kubeconfig: g.kubeconfig}
 	return r, next, err == nil
 }
 
@@ -232,9 +208,11 @@ func (g *stage) end() error {
 
 // remove removes the pods, then everything else of the run. It continues if ctx ends.
 func (g *stage) remove(ctx context.Context) error {
+	g.allowAll()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), removalPatience+g.grace)
 	defer cancel()
-	close(g.source.emptied)
+	g.daemon.Forget()
+	g.source.Empty()
 	var err error
 	if g.fresh && !g.opened.Load() { // there was nothing to make pods with
 		err = g.end()

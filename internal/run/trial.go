@@ -20,9 +20,11 @@ import (
 
 	"monopod/internal/cli/check"
 	"monopod/internal/config"
+	"monopod/internal/daemon"
 	"monopod/internal/podtable"
 	"monopod/internal/printer"
 	"monopod/internal/program"
+	"monopod/internal/run/hostports"
 	"monopod/internal/trial"
 	"monopod/internal/verdict"
 	"monopod/manifests"
@@ -44,6 +46,8 @@ type trialFlags struct {
 	grace    time.Duration
 	logLines int
 	rules    trial.Rules
+	// api reports that clients may create pods over the Kubernetes API of the run.
+	api bool
 }
 
 func (o *trialFlags) add(set *pflag.FlagSet) {
@@ -55,14 +59,14 @@ func (o *trialFlags) add(set *pflag.FlagSet) {
 	set.DurationVar(&o.grace, "grace", -1, "longest termination grace period, a `duration` (default: none)")
 	set.Lookup("grace").DefValue = "0s" // the text has the default
 	set.IntVar(&o.logLines, "log-lines", 50, "`lines` of log per container of a failed pod")
-	set.IntVar(&o.rules.MaxRestarts, "max-restarts", 3, "`number` of restarts after which a container has failed; -1: none")
-	set.DurationVar(&o.rules.MinReady, "min-ready", time.Second, "running time after which pods without readiness probes are Ready")
+	set.IntVar(&o.rules.MaxRestarts, "max-restarts", 3, "`restarts` after which a container has failed; -1: none")
+	set.DurationVar(&o.rules.MinReady, "min-ready", time.Second, "time after which pods without readiness probes are Ready")
 }
 
 // check validates the flags.
 func (o *trialFlags) check() error {
 	switch {
-	case len(o.files) == 0:
+	case len(o.files) == 0 && !o.api:
 		return program.Usagef("no manifests; use -f FILE, -f DIR or -f - for standard input")
 	case o.timeout < 0 || o.rules.MinReady < 0 || o.logLines < 0:
 		return program.Usagef("--timeout, --min-ready and --log-lines cannot be negative")
@@ -119,7 +123,7 @@ func (p Commands) gather(o *trialFlags, cfg *config.Loaded) (*Content, []trial.R
 		c.objects = append(c.objects, v.Documents...)
 		c.reports = append(c.reports, v.Report(config.SourceFile))
 	}
-	if len(refused) == 0 && len(c.pods)+len(c.workloads) == 0 {
+	if len(refused) == 0 && len(c.pods)+len(c.workloads) == 0 && !o.api {
 		files := strings.Join(o.files, ", ")
 		refused = append(refused, trial.Refusal{Where: files, Text: files + ": there are no pods in it"})
 	}
@@ -186,12 +190,21 @@ func (p Commands) bringUp(ctx context.Context, cfg *config.Loaded, o *trialFlags
 	}
 	held, err := c.assignPorts()
 	if err != nil {
-		return nil, r, errors.Join(err, CloseAll(held))
+		return nil, r, errors.Join(err, hostports.CloseAll(held))
 	}
-	if g, err = p.newStage(ctx, s, s.Config(subnet), c); err != nil {
-		return nil, r, errors.Join(err, CloseAll(held), s.clear())
+	open := daemon.OpenRun
+	if o.api {
+		open = daemon.OpenCluster
+	}
+	if g, err = p.newStage(ctx, s, s.Config(subnet), c, open); err != nil {
+		return nil, r, errors.Join(err, hostports.CloseAll(held), s.clear())
 	}
 	g.ports, g.fresh = held, true
+	if o.api {
+		if err := g.writeKubeconfig(o); err != nil {
+			return g, r, err
+		}
+	}
 	r, err = g.wait(ctx, trial.New(o.rules, began, c.pods, c.workloads), w)
 	if err == nil && r.Result != trial.Interrupted {
 		g.addLogs(ctx, &r, o.logLines)
@@ -202,7 +215,7 @@ func (p Commands) bringUp(ctx context.Context, cfg *config.Loaded, o *trialFlags
 // assignPorts assigns the free host ports that the pods request.
 func (c *Content) assignPorts() (held []io.Closer, err error) {
 	take := func(protocol corev1.Protocol, hostIP string) (int32, error) {
-		port, closer, err := reservePort(protocol, hostIP, 0)
+		port, closer, err := hostports.Reserve(protocol, hostIP, 0)
 		if err == nil {
 			held = append(held, closer)
 		}
@@ -223,15 +236,6 @@ func (c *Content) assignPorts() (held []io.Closer, err error) {
 		}
 	}
 	return held, nil
-}
-
-// CloseAll closes all, and joins the errors.
-func CloseAll(list []io.Closer) error {
-	var errs []error
-	for _, c := range list {
-		errs = append(errs, c.Close())
-	}
-	return errors.Join(errs...)
 }
 
 // addLogs adds the last log lines of pods that are not up to the report.

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -16,15 +15,15 @@ import (
 	"syscall"
 	"time"
 
-	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
 
 	"monopod/internal/config"
 	"monopod/internal/daemon"
 	"monopod/internal/dirlock"
-	"monopod/internal/trial"
+	"monopod/internal/run/hostports"
 	"monopod/manifests"
 	"monopod/node/localclient"
+	"monopod/watcher"
 )
 
 // keeperPatience bounds how long the daemon of kept pods takes to answer.
@@ -33,7 +32,7 @@ const keeperPatience = 30 * time.Second
 // openSlot locks the first free slot. Before that, it removes the leftovers of killed runs.
 func (p Commands) openSlot(ctx context.Context, cfg *config.Loaded) (*Slot, error) {
 	if err := p.sweep(ctx, cfg); err != nil {
-		p.PrintError(err) // it is in nobody's way
+		p.PrintError(err) // leftovers do not block a new slot
 	}
 	for n := range maxRuns {
 		s := NewSlot(cfg, n)
@@ -82,7 +81,7 @@ func (p Commands) sweepSlot(ctx context.Context, s *Slot) error {
 	if err != nil {
 		return err
 	}
-	g, err := p.newStage(ctx, s, cfg, &Content{})
+	g, err := p.newStage(ctx, s, cfg, &Content{}, daemon.OpenRun)
 	if err != nil {
 		return err
 	}
@@ -109,7 +108,7 @@ func (p Commands) DropRuns(ctx context.Context, cfg *config.Loaded) error {
 
 // keep ends the run but keeps its pods, and starts a daemon for them.
 func (g *stage) keep(ctx context.Context) error {
-	documents, err := g.source.documents()
+	documents, err := documents(g.set)
 	for i, d := range documents {
 		err = errors.Join(err, g.slot.writeFile(filepath.Join("manifests", fmt.Sprintf("%04d.json", i)), d))
 	}
@@ -124,18 +123,18 @@ func (g *stage) keep(ctx context.Context) error {
 	return nil
 }
 
-// documents returns the content of the source as manifests, one for each object.
-func (s *staged) documents() ([][]byte, error) {
+// documents returns the content of a set as manifests, one for each object.
+func documents(set watcher.Set) ([][]byte, error) {
 	var all [][]byte
 	var errs []error
 	add := func(v any) {
 		b, err := json.Marshal(v)
 		all, errs = append(all, b), append(errs, err)
 	}
-	for _, o := range slices.Concat(s.set.Objects, s.set.Workloads) {
+	for _, o := range slices.Concat(set.Objects, set.Workloads) {
 		add(o.Object)
 	}
-	for _, p := range s.set.Pods {
+	for _, p := range set.Pods {
 		add(p.Object)
 	}
 	return all, errors.Join(errs...)
@@ -178,76 +177,10 @@ func KeepRun(ctx context.Context, cfg *config.Loaded, configFile string) error {
 // template returns the pod template of a workload.
 func template(w *manifests.Object) *corev1.PodTemplateSpec { return manifests.PodTemplate(w.Object) }
 
-// reservation is a socket that is bound to a port but does not listen. The kernel does not assign the port to other
-// processes, and connections are refused until the pod runs.
-type reservation int
-
-// Close frees the port.
-func (r reservation) Close() error { return unix.Close(int(r)) }
-
-// ReserveAgain reserves the host ports that were assigned to the pods of a kept run, until the returned values are closed. For
-// other daemons it does nothing. A port that another process has taken meanwhile still belongs to the pod.
-func ReserveAgain(cfg *config.Loaded, log *slog.Logger) (held []io.Closer) {
+// ReserveAgain reserves the host ports of a kept run, until the returned values are closed. For other daemons it does nothing.
+func ReserveAgain(cfg *config.Loaded, log *slog.Logger) []io.Closer {
 	if _, err := os.Stat(filepath.Join(cfg.RootDirectory, KeptFile)); err != nil {
 		return nil
 	}
-	files, _ := filepath.Glob(filepath.Join(cfg.StaticPodPath, "*.json"))
-	for _, f := range files {
-		for _, p := range givenPorts(f) {
-			_, r, err := reservePort(p.Protocol, p.HostIP, p.HostPort)
-			if err != nil {
-				log.Warn("reserve a host port of a pod", "port", p.HostPort, "err", err)
-				continue
-			}
-			held = append(held, r)
-		}
-	}
-	return held
-}
-
-// givenPorts returns the assigned host ports of the pod in a file. The source reports files that cannot be read.
-func givenPorts(file string) []corev1.ContainerPort {
-	pod := &corev1.Pod{}
-	text, err := os.ReadFile(file)
-	if err != nil || json.Unmarshal(text, &pod.TypeMeta) != nil || pod.Kind != "Pod" || json.Unmarshal(text, pod) != nil {
-		return nil
-	}
-	return trial.GivenHostPorts(pod)
-}
-
-// reservePort takes a port on all addresses, or on one; 0: one that is free.
-func reservePort(protocol corev1.Protocol, hostIP string, port int32) (int32, reservation, error) {
-	kind := unix.SOCK_STREAM
-	switch protocol {
-	case corev1.ProtocolUDP:
-		kind = unix.SOCK_DGRAM
-	case corev1.ProtocolTCP, "":
-	default:
-		return 0, 0, fmt.Errorf("free ports of %s cannot be found", protocol)
-	}
-	ip := net.ParseIP(hostIP)
-	family, at := unix.AF_INET, unix.Sockaddr(&unix.SockaddrInet4{Port: int(port)})
-	switch v4 := ip.To4(); {
-	case v4 != nil:
-		at = &unix.SockaddrInet4{Port: int(port), Addr: [4]byte(v4)}
-	case ip != nil:
-		family, at = unix.AF_INET6, &unix.SockaddrInet6{Port: int(port), Addr: [16]byte(ip)}
-	}
-	fd, err := unix.Socket(family, kind|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		return 0, 0, err
-	}
-	if err = unix.Bind(fd, at); err == nil {
-		at, err = unix.Getsockname(fd)
-	}
-	if err != nil {
-		return 0, 0, errors.Join(err, unix.Close(fd))
-	}
-	switch a := at.(type) {
-	case *unix.SockaddrInet4:
-		return int32(a.Port), reservation(fd), nil
-	case *unix.SockaddrInet6:
-		return int32(a.Port), reservation(fd), nil
-	}
-	return 0, 0, errors.Join(errors.New("a socket without a port"), unix.Close(fd))
+	return hostports.Again(cfg.StaticPodPath, log)
 }

@@ -38,23 +38,24 @@ type upOptions struct {
 func (p Commands) UpCommand() *cobra.Command {
 	o := &upOptions{}
 	cmd := &cobra.Command{
-		Use:   "up -f FILE|DIR|-... [-- COMMAND [ARGUMENT...]]",
+		Use:   "up [-f FILE|DIR|-...] [--api] [-- COMMAND [ARGUMENT...]]",
 		Short: "Start pods, run a command, remove the pods",
 		Long: "Starts the pods as `monopod once` does, waits until they are Ready or completed, runs the command, removes everything and exits with the exit code of " +
 			"the command. Environment of the command:\n\n" +
-			"    POD_WEB_IP                        address of pod web; POD_TEAM_WEB_IP for namespace team\n" +
-			"    POD_WEB_PORT_HTTP                 its port http; unnamed ports: their number\n" +
-			"    POD_WEB_HOSTPORT_HTTP             the host port of port http\n" +
-			"    POD_WEB_PORT, POD_WEB_HOSTPORT    the first port of each kind\n" +
-			"    MONOPOD_SOCKET                    lets `monopod logs web` and others use this run\n\n" +
-			"The annotation `monopod.dev/free-host-ports` (port names or numbers, or all) assigns free host ports. Signals go to the command. Without a command, " +
-			"pods run until a signal. The next run or `monopod cleanup` removes leftovers of a killed one.\n\n" +
+			"    POD_WEB_IP               address of pod web; POD_TEAM_WEB_IP for namespace team\n" +
+			"    POD_WEB_PORT_HTTP        its port http; unnamed ports: their number; POD_WEB_PORT: the first\n" +
+			"    POD_WEB_HOSTPORT_HTTP    the host port of port http; POD_WEB_HOSTPORT: the first\n" +
+			"    MONOPOD_SOCKET           for `monopod logs web`; KUBECONFIG: with --api, for kubectl\n\n" +
+			"--api: the command has a Kubernetes API of its own, -f is optional, and what it creates is removed. Annotation `monopod.dev/free-host-ports` " +
+			"(names, numbers or all): free host ports. Signals go to the command; without one, pods run until a signal. The next run or `monopod cleanup` removes " +
+			"leftovers of a killed one.\n\n" +
 			"Exit code: of the command; 126, 127: not runnable, not found; 125: pods not up, or not all removed.",
-		Example: "monopod up -f pod.yaml -- ./test.sh\nmonopod up -f manifests --timeout=2m -- go test ./...",
+		Example: "monopod up -f pod.yaml --timeout=2m -- ./test.sh\nmonopod up --api -- kubectl get nodes",
 	}
 	f := cmd.Flags()
 	f.SetInterspersed(false)
-	f.BoolVar(&o.wait, "wait", true, "wait until pods are Ready; --wait=false: until they have addresses")
+	f.BoolVar(&o.wait, "wait", true, "wait until pods are Ready, not only have addresses")
+	f.BoolVar(&o.api, "api", false, "serve a Kubernetes API to the command")
 	f.BoolVar(&o.untilEOF, "until-eof", false, "without a command: stop at end of input")
 	p.runFlags(cmd, &o.trialFlags, func(ctx context.Context, cfg *config.Loaded, args []string) error {
 		if o.output != "" && len(args) > 0 {
@@ -128,12 +129,7 @@ func (p Commands) use(ctx context.Context, g *stage, o *upOptions, r *trial.Repo
 	if o.output == "json" {
 		err = r.WriteJSON(p.RawJSON())
 	} else {
-		p.tell(p.Out(), *r, g.views)
-		p.Out().Println()
-		for _, v := range vars {
-			p.Out().Println(v)
-		}
-		p.Out().Printf("\nMONOPOD_SOCKET=%s\nCtrl-C removes the pods.\n", g.cfg.Socket)
+		printUp(p, g, *r, vars)
 	}
 	if err != nil {
 		return program.ExitNotRun, err
@@ -153,11 +149,41 @@ func (p Commands) use(ctx context.Context, g *stage, o *upOptions, r *trial.Repo
 	return program.ExitOK, nil
 }
 
+// printUp prints the running pods and how to use them.
+func printUp(p Commands, g *stage, r trial.Report, vars []string) {
+	p.tell(p.Out(), r, g.views)
+	if len(r.Pods) > 0 {
+		p.Out().Println()
+	}
+	for _, v := range vars {
+		p.Out().Println(v)
+	}
+	if len(vars) > 0 {
+		p.Out().Println()
+	}
+	for _, v := range g.access() {
+		p.Out().Println(v)
+	}
+	p.Out().Println("Ctrl-C removes the pods.")
+}
+
+// access returns the environment variables with which clients find the agent of the run.
+func (g *stage) access() []string {
+	vars := []string{config.Key{Path: "socket"}.Env() + "=" + g.cfg.Socket}
+	if g.kubeconfig != "" {
+		vars = append(vars, "KUBECONFIG="+g.kubeconfig)
+	}
+	return vars
+}
+
 // commandEnv returns the environment of the command.
 func (p Commands) commandEnv(g *stage, vars []string) []string {
-	socket := config.Key{Path: "socket"}.Env() + "="
-	env := slices.DeleteFunc(slices.Clone(p.Env.Environ), func(v string) bool { return strings.HasPrefix(v, socket) })
-	return slices.Concat(env, vars, []string{socket + g.cfg.Socket})
+	own := g.access()
+	env := slices.DeleteFunc(slices.Clone(p.Env.Environ), func(v string) bool {
+		name, _, _ := strings.Cut(v, "=")
+		return slices.ContainsFunc(own, func(o string) bool { return strings.HasPrefix(o, name+"=") })
+	})
+	return slices.Concat(env, vars, own)
 }
 
 // Command runs a command, forwards all signals to it, and returns its exit code as a shell does. It does not start if ctx

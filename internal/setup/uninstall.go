@@ -29,6 +29,7 @@ import (
 	"monopod/manifests"
 	"monopod/node/systemd"
 	"monopod/runner/pool"
+	"monopod/watcher/emptied"
 )
 
 // uninstallOptions are the flags of `uninstall`.
@@ -210,7 +211,7 @@ func (p Commands) removePods(ctx context.Context, cfg *config.Loaded, log *slog.
 		}
 		return rt, err
 	}
-	d, err := daemon.OpenRemoval(cfg, daemon.Deps{Log: log, Machine: m}, run.NewStaged(&run.Content{}), p.printRemovals())
+	d, err := daemon.OpenRemoval(cfg, daemon.Deps{Log: log, Machine: m}, emptied.Fixed((&run.Content{}).Set()), p.printRemovals())
 	if err != nil {
 		return err
 	}

@@ -52,6 +52,8 @@ type Run struct {
 	Subnet string `json:"subnet,omitempty"`
 	// Log is the log file of the agent.
 	Log string `json:"log,omitempty"`
+	// Kubeconfig is the file for clients of the run's Kubernetes API.
+	Kubeconfig string `json:"kubeconfig,omitempty"`
 }
 
 // Pod is how a pod came out.

@@ -183,7 +183,7 @@ func (t *Trial) judge(now time.Time, v View, jobs map[string]string) (p Pod, aga
 // result judges a pod by itself.
 func (t *Trial) result(now time.Time, v View) (Result, string, time.Time) {
 	pod, key := v.Pod, manifests.Key{Namespace: v.Pod.Namespace, Name: v.Pod.Name}
-	ready := isReady(pod)
+	ready := manifests.IsReady(pod)
 	if !ready {
 		delete(t.ready, key)
 	}
@@ -295,12 +295,6 @@ func statuses(pod *corev1.Pod) []corev1.ContainerStatus {
 // probed reports whether each container has a readiness probe.
 func probed(pod *corev1.Pod) bool {
 	return !slices.ContainsFunc(pod.Spec.Containers, func(c corev1.Container) bool { return c.ReadinessProbe == nil })
-}
-
-func isReady(pod *corev1.Pod) bool {
-	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
-		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
-	})
 }
 
 // failedReason is why a pod is in phase Failed.

@@ -118,6 +118,8 @@ func reason(e *manifests.Error) string {
 	switch {
 	case kinds.Known().ByKind[e.Kind].Role == kinds.Workload && strings.HasPrefix(path, "spec."):
 		return "what a " + e.Kind + " makes, which the reference program does not check"
+	case e.Kind == "Service" && strings.HasPrefix(path, "spec."):
+		return "what is in a Service, which the reference program does not check"
 	case strings.HasPrefix(e.Msg, "kind ") || strings.HasPrefix(e.Msg, "there is no kind"):
 		kind, _, _ := strings.Cut(strings.TrimPrefix(e.Msg, "there is no "), ":")
 		return kind

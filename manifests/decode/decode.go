@@ -14,12 +14,14 @@ import (
 	kjson "sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
 
+	"monopod/internal/quantity"
 	"monopod/manifests"
 	"monopod/manifests/defaults"
 	"monopod/manifests/document"
 	"monopod/manifests/explain"
 	"monopod/manifests/fates"
 	"monopod/manifests/kinds"
+	"monopod/manifests/policy"
 	"monopod/manifests/validate"
 )
 
@@ -66,10 +68,10 @@ func (l *loader) explainSpaces(before int, it document.Item) {
 	}
 }
 
-// object decodes one object of any kind from its JSON: as Kubernetes does, and what that refuses as podman does.
+// object decodes one object of any kind from its JSON: as Kubernetes does, and what that refuses as podman does, unless that is not wanted.
 func (l *loader) object(data []byte, it document.Item) {
 	before := len(l.errs)
-	if l.strictObject(data, it); len(l.errs) > before && l.author == AuthorUser {
+	if l.strictObject(data, it); len(l.errs) > before && l.author == AuthorUser && !l.strict {
 		l.lenientObject(data, it, before)
 	}
 }
@@ -84,14 +86,14 @@ func (l *loader) strictObject(data []byte, it document.Item) {
 	tried := it.MayBePod(data)
 	if tried {
 		var pod corev1.Pod
-		strict, err = kjson.UnmarshalStrict(data, &pod)
+		strict, err = quantity.UnmarshalStrict(data, &pod)
 		if err == nil && len(strict) == 0 && !it.Twice && it.IsPod(pod.TypeMeta) {
 			l.check(&pod, it)
 			return
 		}
 	}
 	var value any
-	if err := kjson.UnmarshalCaseSensitivePreserveInts(data, &value); err != nil {
+	if err := quantity.Unmarshal(data, &value); err != nil {
 		l.fail([]*manifests.Error{explain.SyntaxError(it.Source, err)})
 		return
 	}
@@ -106,7 +108,7 @@ func (l *loader) strictObject(data []byte, it document.Item) {
 		if cutStatus(m, reflect.TypeFor[corev1.Pod]()) {
 			strict, err = strictly(m)
 		} else if !tried {
-			strict, err = kjson.UnmarshalStrict(data, &corev1.Pod{})
+			strict, err = quantity.UnmarshalStrict(data, &corev1.Pod{})
 		}
 		l.podObject(m, it, append(strict, err))
 	case isList(kind, version):
@@ -161,7 +163,7 @@ func (l *loader) typedObject(m map[string]any, it document.Item, info kinds.Info
 	found := append(explain.InspectAs(m, it, reflect.TypeOf(obj)), it.Duplicates()...)
 	data, err := json.Marshal(m)
 	if err == nil {
-		err = kjson.UnmarshalCaseSensitivePreserveInts(data, obj)
+		err = quantity.Unmarshal(data, obj)
 	}
 	if err != nil {
 		if len(found) == 0 {
@@ -222,7 +224,7 @@ func (l *loader) podObject(m map[string]any, it document.Item, complaints []erro
 	data, err := json.Marshal(m)
 	var pod corev1.Pod
 	if err == nil {
-		err = kjson.UnmarshalCaseSensitivePreserveInts(data, &pod)
+		err = quantity.Unmarshal(data, &pod)
 	}
 	if err != nil {
 		l.fail(it.Errors(podName(m), found))
@@ -238,7 +240,7 @@ func (l *loader) listObject(data []byte, m map[string]any, it document.Item) {
 		metav1.ListMeta `json:"metadata"`
 		Items           []json.RawMessage `json:"items"`
 	}
-	strict, err := kjson.UnmarshalStrict(data, &list)
+	strict, err := quantity.UnmarshalStrict(data, &list)
 	var found []document.Problem
 	if err != nil || len(strict) > 0 || it.Twice {
 		found = append(explain.InspectList(m, it), it.Duplicates()...)
@@ -273,7 +275,7 @@ func (l *loader) note(notes []*manifests.Error) {
 // recorded as ignored or as an error.
 func (l *loader) mayBeLarge(data []byte, it document.Item) bool {
 	var t metav1.TypeMeta
-	if kjson.UnmarshalCaseSensitivePreserveInts(data, &t) == nil && isList(t.Kind, t.APIVersion) {
+	if quantity.Unmarshal(data, &t) == nil && isList(t.Kind, t.APIVersion) {
 		return true
 	}
 	t = it.TypeOf(t)
@@ -289,7 +291,9 @@ func (l *loader) mayBeLarge(data []byte, it document.Item) bool {
 func (l *loader) check(pod *corev1.Pod, it document.Item, found ...document.Problem) {
 	dropObserved(pod, l.author)
 	token := defuseTokenVolume(&pod.Spec)
+	grant(l, &pod.ObjectMeta, pod.Namespace)
 	refused, notes := fates.Refusals(pod, it)
+	identify(l.author, pod)
 	found = append(found, refused...)
 	defaults.Pod(pod)
 	for _, e := range validate.Pod(pod) {
@@ -298,19 +302,24 @@ func (l *loader) check(pod *corev1.Pod, it document.Item, found ...document.Prob
 		}
 	}
 	defaults.AppArmor(pod)
-	found = append(found, l.notHere(pod, it)...)
+	ofPods, rejected := l.policy.OfPods(pod)
+	if rejected != nil && rejected.Reason == policy.ReasonPodOS {
+		found = slices.DeleteFunc(found, func(p document.Problem) bool { return p.Path == it.Path("spec.os.name") })
+	}
+	found = append(found, l.notHere(ofPods, pod, it)...)
 	if len(found) > 0 {
 		l.fail(it.Errors(keyOf(pod), found))
 		return
 	}
 	token.drop(&pod.Spec)
-	l.note(it.Errors(keyOf(pod), append(notes, token.notes(it)...)))
-	l.add(pod, it.FirstLine())
+	l.note(it.Errors(keyOf(pod), append(notes, token.notes(manifests.APIAccess(pod.Annotations), it)...)))
+	addToken(l.author, pod)
+	l.add(pod, rejected, it.FirstLine())
 }
 
 // notHere are the problems that a valid pod has on this node.
-func (l *loader) notHere(pod *corev1.Pod, it document.Item) []document.Problem {
-	found := l.policy.Violations(pod, it)
+func (l *loader) notHere(by policy.Policy, pod *corev1.Pod, it document.Item) []document.Problem {
+	found := append(by.Violations(pod, it), apiAccess(l, pod, it)...)
 	if len(pod.Spec.Overhead) > 0 && pod.Spec.RuntimeClassName == nil {
 		found = append(found, document.Problem{Path: it.Path("spec.overhead"), Msg: manifests.NoOverhead})
 	}
@@ -356,7 +365,7 @@ func podName(m map[string]any) string {
 
 // fromValidation turns an error of the API's kind into a problem. spec is that of the pod, or nil.
 func fromValidation(e *field.Error, it document.Item, spec *corev1.PodSpec) document.Problem {
-	p := document.Problem{Path: it.Path(e.Field), Msg: e.ErrorBody(), Hint: explain.Advice(e, spec)}
+	p := document.Problem{Path: it.Path(e.Field), Msg: e.ErrorBody(), Hint: explain.Advice(e, spec), Type: e.Type}
 	if e.Field == "metadata.name" && e.Type == field.ErrorTypeRequired {
 		p.Msg = "Required value" // the API server adds that a generateName would do
 	}

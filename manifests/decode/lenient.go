@@ -3,8 +3,7 @@ package decode
 import (
 	"encoding/json"
 
-	kjson "sigs.k8s.io/json"
-
+	"monopod/internal/quantity"
 	"monopod/manifests/document"
 	"monopod/manifests/kinds"
 	"monopod/manifests/lenient"
@@ -17,7 +16,7 @@ func (l *loader) lenientObject(data []byte, it document.Item, before int) {
 		return
 	}
 	var m map[string]any
-	if kjson.UnmarshalCaseSensitivePreserveInts(data, &m) != nil || m == nil {
+	if quantity.Unmarshal(data, &m) != nil || m == nil {
 		return
 	}
 	kind, version := it.Complete(m)

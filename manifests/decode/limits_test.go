@@ -87,3 +87,37 @@ func TestWhatMeansNothingHereMayBeLarge(t *testing.T) {
 		t.Errorf("%+v, %v", c, err)
 	}
 }
+
+// TestQuantitiesOfManyDigitsAreRefused: they take hours to parse. Each is refused at its line, and other values may look like that.
+func TestQuantitiesOfManyDigitsAreRefused(t *testing.T) {
+	const pod = `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"p"},"spec":{"containers":[{"name":"c","image":"i","resources":{"limits":{"cpu":%s}}}]}}`
+	const deployment = `{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"d"},"spec":{"selector":{"matchLabels":{"a":"b"}},` +
+		`"template":{"metadata":{"labels":{"a":"b"}},"spec":{"containers":[{"name":"c","image":"i","resources":{"requests":{"cpu":%s}}}]}}}}`
+	const claim = `{"apiVersion":"v1","kind":"PersistentVolumeClaim","metadata":{"name":"c"},"spec":{"accessModes":["ReadWriteOnce"],"resources":{"requests":{"storage":%s}}}}`
+	long := `"` + strings.Repeat("1", 20_000) + `"`
+	for _, number := range []string{`"1e-2147483648"`, `1e2147483647`, `"\u0031e-2147483648"`, `"1\u0065-2147483648"`, long} {
+		for _, text := range []string{pod, deployment, claim, `{"apiVersion":"v1","kind":"List","items":[` + pod + `]}`} {
+			for how, text := range map[string]string{"JSON": text, "YAML": "---\n# a comment\n" + text, "lenient": strings.ReplaceAll(text, `"limits"`, `"Limits"`)} {
+				content, err := Parts("f.yaml", []byte(fmt.Sprintf(text, number)), Options{})
+				if err == nil && how != "YAML" { // which has numbers of 64 bits
+					t.Errorf("%s: %.100s with %.50s: %v", how, text, number, content)
+				}
+				if err != nil && len(err.Error()) > 4000 {
+					t.Errorf("%s: %.100s with %.50s: %d bytes: %.300s", how, text, number, len(err.Error()), err)
+				}
+			}
+		}
+	}
+	annotated := `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"p","annotations":{"kubernetes.io/ingress-bandwidth":"1e-2147483648"}},"spec":{"containers":[{"name":"c","image":"i"}]}}`
+	if _, err := Parts("f.yaml", []byte(annotated), Options{}); err == nil {
+		t.Error("a bandwidth is a quantity")
+	}
+	pages := `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"p"},"spec":{"containers":[{"name":"c","image":"i","resources":{"limits":{"cpu":1,"hugepages-1e2147483647":"1Mi"}}}]}}`
+	if _, err := Parts("f.yaml", []byte(pages), Options{}); err == nil {
+		t.Error("a size of pages is a quantity")
+	}
+	data := `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"c"},"data":{"cpu":"1e-2147483648"}}`
+	if _, err := Parts("f.yaml", []byte(data), Options{}); err != nil {
+		t.Error(err)
+	}
+}

@@ -31,6 +31,8 @@ type Options struct {
 	Policy policy.Policy
 	// Author wrote the documents.
 	Author Author
+	// Strict refuses documents that Kubernetes refuses, even unambiguous ones.
+	Strict bool
 }
 
 // All decodes, defaults and validates every document of one input. The input is YAML or JSON and contains Pods, workloads, objects that
@@ -50,7 +52,7 @@ func All(file string, data []byte, o Options) (*manifests.Content, error) {
 // Parts is All for callers that judge each object by itself: besides the error it returns every object without a problem. Of two objects
 // with one identity the first counts. The content is nil if the input cannot be split into documents, or exceeds a limit.
 func Parts(file string, data []byte, o Options) (*manifests.Content, error) {
-	l := loader{file: file, source: o.Source, policy: o.Policy, author: o.Author, first: map[manifests.ObjectID]int{}}
+	l := loader{file: file, source: o.Source, policy: o.Policy, author: o.Author, strict: o.Strict, first: map[manifests.ObjectID]int{}}
 	if err := l.checkBytes(data); err != nil {
 		return nil, err
 	}
@@ -82,6 +84,7 @@ type loader struct {
 	source  string
 	policy  policy.Policy
 	author  Author
+	strict  bool
 	content manifests.Content
 	ignored []ignoredKind
 	errs    []*manifests.Error
@@ -135,12 +138,12 @@ func (l *loader) notUTF8(data []byte) error {
 }
 
 // add takes over a complete pod.
-func (l *loader) add(pod *corev1.Pod, line int) {
+func (l *loader) add(pod *corev1.Pod, rejected *manifests.Rejection, line int) {
 	pod.TypeMeta = metav1.TypeMeta{Kind: "Pod", APIVersion: "v1"} // elements of a PodList may leave it out
 	if l.isHook(pod, &manifests.Error{Pod: keyOf(pod), Line: line}) {
 		return
 	}
-	p := &manifests.Pod{Object: pod, Origin: manifests.Origin{Source: l.source, File: l.file, Line: line}, Owner: takeOwner(pod, l.author)}
+	p := &manifests.Pod{Object: pod, Origin: manifests.Origin{Source: l.source, File: l.file, Line: line}, Owner: takeOwner(pod, l.author), Rejected: rejected}
 	key := p.Key()
 	if msg := l.made.add(1, 0); msg != "" {
 		l.errs = append(l.errs, &manifests.Error{File: l.file, Line: line, Pod: key.String(), Msg: msg, Hint: "split it"})

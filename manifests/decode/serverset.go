@@ -6,8 +6,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	kjson "sigs.k8s.io/json"
 
+	"monopod/internal/quantity"
 	"monopod/manifests/schema"
 )
 
@@ -42,5 +42,5 @@ func strictly(m map[string]any) (complaints []error, err error) {
 	if err != nil {
 		return nil, err
 	}
-	return kjson.UnmarshalStrict(data, &corev1.Pod{})
+	return quantity.UnmarshalStrict(data, &corev1.Pod{})
 }

@@ -9,9 +9,9 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	kjson "sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
 
+	"monopod/internal/quantity"
 	"monopod/manifests"
 	"monopod/manifests/document"
 	"monopod/manifests/explain"
@@ -69,7 +69,7 @@ func (s *split) document(d document.Document, it document.Item) {
 	}
 	var value any
 	if err == nil {
-		err = kjson.UnmarshalCaseSensitivePreserveInts(data, &value)
+		err = quantity.Unmarshal(data, &value)
 	}
 	if err != nil {
 		s.fail([]*manifests.Error{explain.SyntaxError(it.Source, err)})
@@ -143,7 +143,7 @@ func ownableOf(meta map[string]any, id manifests.ObjectID) ownable {
 	o := ownable{id: id}
 	var m metav1.ObjectMeta
 	relevant := map[string]any{"uid": meta["uid"], "labels": meta["labels"], "ownerReferences": meta["ownerReferences"]}
-	if data, err := json.Marshal(relevant); err != nil || kjson.UnmarshalCaseSensitivePreserveInts(data, &m) != nil {
+	if data, err := json.Marshal(relevant); err != nil || quantity.Unmarshal(data, &m) != nil {
 		return o
 	}
 	o.uid, o.labels, o.owner = m.UID, m.Labels, takeOwner(&m, AuthorUser)

@@ -1,18 +1,18 @@
 package decode
 
 import (
+	"cmp"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"monopod/manifests"
 	"monopod/manifests/document"
 )
-
-// tokenMount is where clients look for the token of their service account.
-const tokenMount = "/var/run/secrets/kubernetes.io/serviceaccount"
 
 // tokenVolume is the volume kube-api-access-* that the ServiceAccount admission plugin of an API server adds to pods, as dumps of
 // them have it. Its author is not that of the manifest, and without an API server nothing can fill it. The zero value is none.
@@ -26,7 +26,7 @@ type tokenVolume struct {
 func defuseTokenVolume(s *corev1.PodSpec) tokenVolume {
 	for i := range s.Volumes {
 		v := &s.Volumes[i]
-		if strings.HasPrefix(v.Name, "kube-api-access-") && v.Projected != nil && isTokenProjection(v.Projected.Sources) && onlyAtTokenMount(s, v.Name) {
+		if strings.HasPrefix(v.Name, manifests.TokenVolumePrefix) && v.Projected != nil && isTokenProjection(v.Projected.Sources) && onlyAtTokenMount(s, v.Name) {
 			v.VolumeSource = corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}
 			return tokenVolume{v.Name, i}
 		}
@@ -41,7 +41,7 @@ func isTokenProjection(sources []corev1.VolumeProjection) bool {
 		switch {
 		case s.ServiceAccountToken != nil:
 			token = s.ServiceAccountToken.Path == "token" && s.ServiceAccountToken.Audience == ""
-		case s.ConfigMap != nil && s.ConfigMap.Name == "kube-root-ca.crt":
+		case s.ConfigMap != nil && s.ConfigMap.Name == manifests.RootCAName:
 			ca = true
 		case s.ConfigMap != nil && s.ConfigMap.Name == "openshift-service-ca.crt":
 		case s.DownwardAPI != nil && len(s.DownwardAPI.Items) == 1 && s.DownwardAPI.Items[0].FieldRef != nil:
@@ -56,7 +56,7 @@ func isTokenProjection(sources []corev1.VolumeProjection) bool {
 func onlyAtTokenMount(s *corev1.PodSpec, volume string) bool {
 	for c := range manifests.AllContainers(s) {
 		for _, m := range c.VolumeMounts {
-			if m.Name == volume && (m.MountPath != tokenMount || m.SubPath != "" || m.SubPathExpr != "") {
+			if m.Name == volume && (m.MountPath != manifests.TokenMount || m.SubPath != "" || m.SubPathExpr != "") {
 				return false
 			}
 		}
@@ -64,13 +64,13 @@ func onlyAtTokenMount(s *corev1.PodSpec, volume string) bool {
 	return true
 }
 
-// notes returns the note that the volume is dropped.
-func (t tokenVolume) notes(it document.Item) []document.Problem {
-	if t.name == "" {
+// notes returns the note that the volume is dropped. A pod that uses the API of this machine gets a new one.
+func (t tokenVolume) notes(access string, it document.Item) []document.Problem {
+	if t.name == "" || access != "" {
 		return nil
 	}
 	return []document.Problem{{
-		Path: it.Path("spec.volumes[" + strconv.Itoa(t.index) + "]"), Msg: "the volume " + t.name + ", which an API server has added, is dropped with its mounts: there is no API server to log in to",
+		Path: it.Path("spec.volumes[" + strconv.Itoa(t.index) + "]"), Msg: "the volume " + t.name + ", which was added by an API server, is removed with its mounts: without the annotation " + manifests.AnnotationAPIAccess + " the pod gets no token",
 	}}
 }
 
@@ -82,5 +82,48 @@ func (t tokenVolume) drop(s *corev1.PodSpec) {
 	s.Volumes = slices.DeleteFunc(s.Volumes, func(v corev1.Volume) bool { return v.Name == t.name })
 	for c := range manifests.AllContainers(s) {
 		c.VolumeMounts = slices.DeleteFunc(c.VolumeMounts, func(m corev1.VolumeMount) bool { return m.Name == t.name })
+	}
+}
+
+// apiAccess refuses invalid values of the API access annotation, and pods that may not have it.
+func apiAccess(l *loader, pod *corev1.Pod, it document.Item) []document.Problem {
+	value, given := pod.Annotations[manifests.AnnotationAPIAccess]
+	path := it.Path("metadata.annotations[" + manifests.AnnotationAPIAccess + "]")
+	switch {
+	case !given || l.author == AuthorAPIServer: // pods bound by an API server use that server
+		return nil
+	case manifests.APIAccess(pod.Annotations) == "":
+		return []document.Problem{{Path: path, Msg: fmt.Sprintf("%q is not supported", value), Hint: "use " + strings.Join(manifests.APIAccesses(), ", ")}}
+	}
+	return l.policy.APIAccess(path)
+}
+
+// grant annotates pods, also those of workloads, with the API access that the configuration gives to their namespace.
+func grant(l *loader, meta *metav1.ObjectMeta, namespace string) {
+	if l.author == AuthorWorkload { // the workload is annotated
+		return
+	}
+	delete(meta.Annotations, manifests.AnnotationNamespaceAccess)
+	v := l.policy.AccessIn(cmp.Or(namespace, metav1.NamespaceDefault))
+	if _, own := meta.Annotations[manifests.AnnotationAPIAccess]; v == "" || own || l.author == AuthorAPIServer {
+		return
+	}
+	if meta.Annotations == nil {
+		meta.Annotations = map[string]string{}
+	}
+	meta.Annotations[manifests.AnnotationNamespaceAccess] = v
+}
+
+// identify sets the default service account of a pod that uses the API of this machine.
+func identify(a Author, pod *corev1.Pod) {
+	if s := &pod.Spec; a != AuthorAPIServer && s.ServiceAccountName == "" && s.DeprecatedServiceAccount == "" && manifests.APIAccess(pod.Annotations) != "" {
+		s.ServiceAccountName = "default"
+	}
+}
+
+// addToken adds the token volume to a pod that uses the API of this machine.
+func addToken(a Author, pod *corev1.Pod) {
+	if a != AuthorAPIServer && manifests.APIAccess(pod.Annotations) != "" {
+		manifests.AddTokenVolume(&pod.Spec)
 	}
 }

@@ -1,9 +1,12 @@
 package decode
 
 import (
+	"slices"
+
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"monopod/manifests"
 	"monopod/manifests/defaults"
@@ -27,6 +30,11 @@ func asReplicaSet(obj metav1.Object) metav1.Object {
 	}
 }
 
+// lacks reports whether a field is missing.
+func lacks(found []document.Problem, path string) bool {
+	return slices.ContainsFunc(found, func(p document.Problem) bool { return p.Path == path && p.Type == field.ErrorTypeRequired })
+}
+
 // templateProblems checks the pods that a workload would create, and their number.
 func (l *loader) templateProblems(obj metav1.Object, it document.Item) (found, notes []document.Problem) {
 	t, _, path := manifests.TemplateOf(obj)
@@ -34,6 +42,7 @@ func (l *loader) templateProblems(obj metav1.Object, it document.Item) (found, n
 		return nil, nil
 	}
 	token := defuseTokenVolume(&t.Spec)
+	grant(l, &t.ObjectMeta, obj.GetNamespace())
 	inner := it
 	inner.Prefix = it.Path(path.Child("template").String())
 	pod := &corev1.Pod{ObjectMeta: *t.ObjectMeta.DeepCopy(), Spec: *t.Spec.DeepCopy()}
@@ -45,6 +54,7 @@ func (l *loader) templateProblems(obj metav1.Object, it document.Item) (found, n
 		}
 	}
 	found, notes = fates.Refusals(pod, inner)
+	identify(l.author, pod)
 	defaults.Pod(pod)
 	for _, e := range validate.Pod(pod) {
 		if e.Field == "metadata.name" {
@@ -54,10 +64,14 @@ func (l *loader) templateProblems(obj metav1.Object, it document.Item) (found, n
 			found = append(found, p)
 		}
 	}
-	found = append(found, l.notHere(pod, inner)...)
+	found = append(found, l.notHere(l.policy, pod, inner)...)
 	for _, e := range validate.Workload(obj, pod.Spec.RestartPolicy) {
-		found = append(found, fromValidation(e, it, nil))
+		p := fromValidation(e, it, nil)
+		if !l.strict && e.Type == field.ErrorTypeInvalid && e.Field == path.Child("template", "metadata", "labels").String() && lacks(found, it.Path(path.Child("selector").String())) {
+			continue // a missing selector matches nothing
+		}
+		found = append(found, p)
 	}
 	token.drop(&t.Spec)
-	return found, append(notes, token.notes(inner)...)
+	return found, append(notes, token.notes(manifests.APIAccess(pod.Annotations), inner)...)
 }

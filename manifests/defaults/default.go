@@ -41,6 +41,22 @@ func Pod(pod *corev1.Pod) {
 	}
 }
 
+// Template sets the defaults that the Kubernetes API sets in pod templates. Unlike in a Pod, limits do not become requests, and
+// enableServiceLinks is left unset.
+func Template(spec *corev1.PodSpec) {
+	given := spec.DeepCopy()
+	pod := &corev1.Pod{Spec: *spec}
+	Pod(pod)
+	*spec = pod.Spec
+	for i := range spec.InitContainers {
+		spec.InitContainers[i].Resources = given.InitContainers[i].Resources
+	}
+	for i := range spec.Containers {
+		spec.Containers[i].Resources = given.Containers[i].Resources
+	}
+	spec.Resources, spec.EnableServiceLinks = given.Resources, given.EnableServiceLinks
+}
+
 // AppArmor turns the annotations that predate the AppArmor fields into those fields, as the API server does when a pod is created. The pod
 // is valid, so annotations and fields agree.
 func AppArmor(pod *corev1.Pod) {

@@ -6,6 +6,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"monopod/manifests/defaults"
@@ -121,5 +122,19 @@ func TestNamespacesOfObjects(t *testing.T) {
 	m := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "shop"}}
 	if defaults.Object(m, false); m.Namespace != "shop" {
 		t.Errorf("a ConfigMap moved to %q", m.Namespace)
+	}
+}
+
+func TestTemplatesAreNoPods(t *testing.T) {
+	t.Parallel()
+	limits := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1")}
+	spec := corev1.PodSpec{
+		InitContainers: []corev1.Container{{Name: "i", Image: "a"}},
+		Containers:     []corev1.Container{{Name: "c", Image: "a", Resources: corev1.ResourceRequirements{Limits: limits}}},
+	}
+	defaults.Template(&spec)
+	c := spec.Containers[0]
+	if spec.EnableServiceLinks != nil || c.Resources.Requests != nil || c.ImagePullPolicy != corev1.PullAlways || spec.DNSPolicy != corev1.DNSClusterFirst {
+		t.Errorf("have %+v", spec)
 	}
 }

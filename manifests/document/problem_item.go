@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"monopod/manifests"
 )
@@ -16,6 +17,8 @@ type Problem struct {
 	Path string
 	Msg  string
 	Hint string
+	// Type is the error type of Kubernetes validation, empty for other problems.
+	Type field.ErrorType
 	// Line and column are set where they are known without looking for path.
 	Line, Column int
 	// AtKey is set if the problem is the field itself and not its value.
@@ -97,7 +100,7 @@ func Within(path, root string) bool {
 func (it Item) Errors(pod string, problems []Problem) []*manifests.Error {
 	errs := make([]*manifests.Error, 0, len(problems))
 	for _, p := range problems {
-		e := &manifests.Error{File: it.File, Line: p.Line, Column: p.Column, Kind: it.Kind, Pod: pod, Field: p.Path, Msg: p.Msg, Hint: p.Hint}
+		e := &manifests.Error{File: it.File, Line: p.Line, Column: p.Column, Kind: it.Kind, Pod: pod, Field: p.Path, Msg: p.Msg, Hint: p.Hint, Type: p.Type}
 		if e.Line == 0 {
 			e.Line, e.Column = it.Position(p)
 		}

@@ -72,7 +72,7 @@ func TestAdviceForErrorsOfValidation(t *testing.T) {
 		},
 		{
 			"a selector",
-			field.Invalid(field.NewPath("spec", "selector"), "x", "`selector` does not match template `labels`"), "add its labels to spec.template.metadata.labels",
+			field.Invalid(field.NewPath("spec", "template", "metadata", "labels"), "x", "`selector` does not match template `labels`"), "add its labels to spec.template.metadata.labels",
 		},
 		{
 			"a misspelled volume",

@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -21,7 +22,7 @@ import (
 // Advice returns what to write instead of an invalid value; empty if the error is clear enough. spec is that of the pod, or nil.
 func Advice(e *field.Error, spec *corev1.PodSpec) string {
 	was := fmt.Sprint(e.BadValue)
-	switch path := indexes.ReplaceAllString(e.Field, "[]"); {
+	switch path := indexes().ReplaceAllString(e.Field, "[]"); {
 	case e.Type == field.ErrorTypeRequired:
 		return requiredAdvice(path)
 	case e.Type == field.ErrorTypeNotSupported && strings.HasSuffix(path, ".imagePullPolicy") && newerPolicy(was):
@@ -34,7 +35,7 @@ func Advice(e *field.Error, spec *corev1.PodSpec) string {
 		}
 	case e.Type == field.ErrorTypeInvalid && strings.HasSuffix(path, ".schedule"):
 		return `write minute, hour, day, month and weekday, as in "*/5 * * * *"`
-	case e.Type == field.ErrorTypeInvalid && strings.HasSuffix(path, ".selector") && strings.Contains(e.Detail, "template"):
+	case e.Type == field.ErrorTypeInvalid && strings.HasSuffix(path, ".template.metadata.labels") && strings.Contains(e.Detail, "selector"):
 		return "add its labels to spec.template.metadata.labels"
 	case e.Type == field.ErrorTypeNotFound && strings.HasSuffix(path, ".volumeMounts[].name") && spec != nil:
 		var names []string
@@ -56,6 +57,8 @@ func requiredAdvice(path string) string {
 		return "give it a name, as in metadata: {name: web}"
 	case path == "spec.selector":
 		return "use labels of spec.template.metadata.labels, as in selector: {matchLabels: {app: web}}"
+	case path == "spec.ports":
+		return "add the port that it listens on, as in ports: [{port: 80}]"
 	case strings.HasSuffix(path, "spec.containers"):
 		return "add at least one, with a name and an image"
 	case strings.HasSuffix(path, "ontainers[].name"):
@@ -68,11 +71,11 @@ func requiredAdvice(path string) string {
 	return ""
 }
 
-var inQuotes = regexp.MustCompile(`"([^"]*)"`)
+var inQuotes = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`"([^"]*)"`) })
 
 func quoted(text string) []string {
 	var all []string
-	for _, m := range inQuotes.FindAllStringSubmatch(text, -1) {
+	for _, m := range inQuotes().FindAllStringSubmatch(text, -1) {
 		all = append(all, m[1])
 	}
 	return all
@@ -85,11 +88,11 @@ func didYouMean(name string, candidates []string) string {
 	return ""
 }
 
-var notInNames = regexp.MustCompile(`[^a-z0-9.]+`)
+var notInNames = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`[^a-z0-9.]+`) })
 
 // asName makes a name that is allowed anywhere of one that is not; empty when it does not know how.
 func asName(text string) string {
-	name := strings.Trim(notInNames.ReplaceAllString(strings.ToLower(text), "-"), "-.")
+	name := strings.Trim(notInNames().ReplaceAllString(strings.ToLower(text), "-"), "-.")
 	if len(validation.IsDNS1123Label(name)) > 0 {
 		name = strings.ReplaceAll(name, ".", "-")
 	}
@@ -118,11 +121,11 @@ func elsewhere(path string) string { return "there is a field of this name at " 
 
 // How short forms are written, those of other tools among them: "80:80", "KEY=value", "data:/data".
 var (
-	plainPort  = regexp.MustCompile(`^(\d+)$`)
-	mappedPort = regexp.MustCompile(`^(\d+):(\d+)$`)
-	assignment = regexp.MustCompile(`^([A-Za-z_]\w*)=(.*)$`)
-	mounted    = regexp.MustCompile(`^([a-z0-9-]+):(/\S*)$`)
-	lostColon  = regexp.MustCompile(`^([A-Za-z]+):?\s*(\S+)$`)
+	plainPort  = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^(\d+)$`) })
+	mappedPort = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^(\d+):(\d+)$`) })
+	assignment = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^([A-Za-z_]\w*)=(.*)$`) })
+	mounted    = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^([a-z0-9-]+):(/\S*)$`) })
+	lostColon  = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^([A-Za-z]+):?\s*(\S+)$`) })
 )
 
 // spelledOut returns the long form of a value in short form.
@@ -141,27 +144,27 @@ func spelledOut(v any, t reflect.Type, path string) string {
 		from *regexp.Regexp
 		to   string
 	}{
-		reflect.TypeFor[corev1.ContainerPort]():                     {{plainPort, "{containerPort: $1}"}, {mappedPort, "{hostPort: $1, containerPort: $2}"}},
-		reflect.TypeFor[corev1.EnvVar]():                            {{assignment, `{name: $1, value: "$2"}`}},
-		reflect.TypeFor[corev1.VolumeMount]():                       {{mounted, "{name: $1, mountPath: $2}"}},
-		reflect.TypeFor[corev1.HostPathVolumeSource]():              {{word, "{path: $0}"}},
-		reflect.TypeFor[corev1.ConfigMapVolumeSource]():             {{word, "{name: $0}"}},
-		reflect.TypeFor[corev1.SecretVolumeSource]():                {{word, "{secretName: $0}"}},
-		reflect.TypeFor[corev1.PersistentVolumeClaimVolumeSource](): {{word, "{claimName: $0}"}},
-		reflect.TypeFor[corev1.LocalObjectReference]():              {{word, "{name: $0}"}},
+		reflect.TypeFor[corev1.ContainerPort]():                     {{plainPort(), "{containerPort: $1}"}, {mappedPort(), "{hostPort: $1, containerPort: $2}"}},
+		reflect.TypeFor[corev1.EnvVar]():                            {{assignment(), `{name: $1, value: "$2"}`}},
+		reflect.TypeFor[corev1.VolumeMount]():                       {{mounted(), "{name: $1, mountPath: $2}"}},
+		reflect.TypeFor[corev1.HostPathVolumeSource]():              {{word(), "{path: $0}"}},
+		reflect.TypeFor[corev1.ConfigMapVolumeSource]():             {{word(), "{name: $0}"}},
+		reflect.TypeFor[corev1.SecretVolumeSource]():                {{word(), "{secretName: $0}"}},
+		reflect.TypeFor[corev1.PersistentVolumeClaimVolumeSource](): {{word(), "{claimName: $0}"}},
+		reflect.TypeFor[corev1.LocalObjectReference]():              {{word(), "{name: $0}"}},
 	}
 	for _, f := range forms[t] {
 		if f.from.MatchString(text) {
 			return "write " + f.from.ReplaceAllString(text, f.to)
 		}
 	}
-	if m := lostColon.FindStringSubmatch(text); t.Kind() == reflect.Struct && m != nil && schema.HasField(t, m[1]) {
+	if m := lostColon().FindStringSubmatch(text); t.Kind() == reflect.Struct && m != nil && schema.HasField(t, m[1]) {
 		return fmt.Sprintf("separate the two with a colon and a space: %s: %s", m[1], m[2])
 	}
 	return ""
 }
 
-var word = regexp.MustCompile(`^\S+$`)
+var word = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^\S+$`) })
 
 // listOf turns one string into a list of strings. A command with shell syntax becomes one of a shell.
 func listOf(text, path string) string {
@@ -180,10 +183,10 @@ func listOf(text, path string) string {
 }
 
 var (
-	noSpace  = regexp.MustCompile(`^\s*(?:- )?[A-Za-z]\w*:[^\s:/]`)
-	noPair   = regexp.MustCompile(`^\s*[^\s#-]`)
-	twoPairs = regexp.MustCompile(`^\s*(?:- )?[\w.-]+:\s+[^"'{\[|>\s].*: `)
-	special  = regexp.MustCompile("[:\\-,{\\[]\\s+([@%`])")
+	noSpace  = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^\s*(?:- )?[A-Za-z]\w*:[^\s:/]`) })
+	noPair   = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^\s*[^\s#-]`) })
+	twoPairs = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^\s*(?:- )?[\w.-]+:\s+[^"'{\[|>\s].*: `) })
+	special  = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile("[:\\-,{\\[]\\s+([@%`])") })
 )
 
 // syntaxAdvice returns the usual cause of a parser error, and the line it is in, counted from 0; at is the line that the parser reported.
@@ -192,14 +195,14 @@ func syntaxAdvice(msg string, lines []string, at int) (line int, advice string) 
 	switch {
 	case strings.HasPrefix(msg, "mapping values"):
 		for _, i := range []int{at - 1, at} {
-			if i >= 0 && noSpace.MatchString(here(i)) {
+			if i >= 0 && noSpace().MatchString(here(i)) {
 				return i, "add a space after the colon"
 			}
 		}
-		if at > 0 && !strings.Contains(here(at-1), ":") && noPair.MatchString(here(at-1)) {
+		if at > 0 && !strings.Contains(here(at-1), ":") && noPair().MatchString(here(at-1)) {
 			return at - 1, `this line is not "key: value"`
 		}
-		if twoPairs.MatchString(here(at)) {
+		if twoPairs().MatchString(here(at)) {
 			return at, `put the value in quotes: it contains a colon and a space`
 		}
 		return at, "check the indentation: keys of one level start in the same column"
@@ -207,7 +210,7 @@ func syntaxAdvice(msg string, lines []string, at int) (line int, advice string) 
 		return at, "check the indentation, here and in the next line: entries of one level start in the same column. Multi-line text follows key: |"
 	case strings.HasPrefix(msg, "found character that cannot start"):
 		for _, i := range []int{at, at - 1, at + 1} {
-			if m := special.FindStringSubmatch(here(i)); m != nil && i == min(max(i, 0), len(lines)-1) {
+			if m := special().FindStringSubmatch(here(i)); m != nil && i == min(max(i, 0), len(lines)-1) {
 				return i, fmt.Sprintf("put the value in quotes: it starts with %s", m[1])
 			}
 		}

@@ -16,8 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
-	kjson "sigs.k8s.io/json"
 
+	"monopod/internal/quantity"
 	"monopod/manifests/document"
 	"monopod/manifests/schema"
 )
@@ -120,14 +120,14 @@ func (in *inspector) entry(v any, t reflect.Type, path, name string) bool {
 func (in *inspector) leaf(v any, t reflect.Type, path string) bool {
 	data, err := json.Marshal(v)
 	if err == nil {
-		err = kjson.UnmarshalCaseSensitivePreserveInts(data, reflect.New(t).Interface())
+		err = quantity.Unmarshal(data, reflect.New(t).Interface())
 	}
 	if err == nil {
 		return true
 	}
 	if t == reflect.TypeFor[resource.Quantity]() {
 		in.found = append(in.found, document.Problem{
-			Path: path, Msg: fmt.Sprintf("%s is not a quantity", data), Hint: `write a number with a unit, like 500m, 2 or 128Mi`,
+			Path: path, Msg: fmt.Sprintf("%s is not a quantity", clip(data)), Hint: `write a number with a unit, like 500m, 2 or 128Mi`,
 		})
 		return false
 	}
@@ -228,4 +228,13 @@ func SortedKeys(m map[string]any) []string {
 	}
 	slices.Sort(keys)
 	return keys
+}
+
+// clip shortens a value in a message.
+func clip(data []byte) string {
+	const most = 100
+	if len(data) <= most {
+		return string(data)
+	}
+	return string(data[:most]) + "..."
 }

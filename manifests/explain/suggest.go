@@ -5,6 +5,7 @@ import (
 	"reflect"
 	"regexp"
 	"strings"
+	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -31,7 +32,7 @@ func suggestField(t reflect.Type, path, name string) string {
 	if below := fieldBelow(t, strings.TrimSuffix(path, name), name); below != "" {
 		return elsewhere(below)
 	}
-	if at := findField(name); at != "" && at != indexes.ReplaceAllString(path, "[]") {
+	if at := findField(name); at != "" && at != indexes().ReplaceAllString(path, "[]") {
 		return elsewhere(at)
 	}
 	for _, f := range schema.Fields(t) {
@@ -61,7 +62,7 @@ func fieldBelow(t reflect.Type, path, name string) string {
 	return ""
 }
 
-var indexes = regexp.MustCompile(`\[[^]]*\]`)
+var indexes = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`\[[^]]*\]`) })
 
 // findField finds the place where a field of this name is most likely meant: the outermost one in the
 // metadata or spec of a Pod, among equals the one of a container.

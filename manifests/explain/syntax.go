@@ -4,6 +4,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 	"unicode/utf8"
 
 	kjson "sigs.k8s.io/json"
@@ -12,7 +13,7 @@ import (
 	"monopod/manifests/document"
 )
 
-var yamlLine = regexp.MustCompile(`^(?:yaml: )?(?:unmarshal errors:\s*)?line (\d+): `)
+var yamlLine = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^(?:yaml: )?(?:unmarshal errors:\s*)?line (\d+): `) })
 
 // SyntaxError turns the error of a parser into ours.
 func SyntaxError(s *document.Source, err error) *manifests.Error {
@@ -21,7 +22,7 @@ func SyntaxError(s *document.Source, err error) *manifests.Error {
 		line, column := document.LineColumn(s.Doc.Data, int(offset)-1)
 		e.Line, e.Column = s.Doc.Line+line-1, column
 	}
-	if m := yamlLine.FindStringSubmatch(e.Msg); m != nil {
+	if m := yamlLine().FindStringSubmatch(e.Msg); m != nil {
 		n, _ := strconv.Atoi(m[1]) // the expression admits digits only; an overflow leaves the last line
 		lines, _ := document.LineColumn(s.Doc.Data, len(s.Doc.Data))
 		e.Line = s.Doc.Line + min(n, lines) - 1

@@ -34,6 +34,7 @@ func initContainerFates(all []fieldFate) []fieldFate {
 
 const (
 	apiServer   = "never: needs an API server"
+	tokenNote   = "never: only pods with the annotation monopod.dev/api-access get tokens"
 	noFill      = "never: monopod cannot copy volumes or restore snapshots"
 	fillHint    = "fill the volume from an init container"
 	clusterDisk = "never: Kubernetes has removed this volume type or needs a cluster for it"
@@ -78,7 +79,7 @@ func metadataFates() []fieldFate {
 			hint: "use spec.terminationGracePeriodSeconds",
 		},
 		{path: "metadata.ownerReferences", fate: harmless, note: "a pod whose controller is in the same source is ignored with a note, because the controller creates it; other pods live as long as their documents"},
-		{path: "metadata.finalizers", fate: harmless, note: "nothing here waits for finalizers: a pod lives as long as its document"},
+		{path: "metadata.finalizers", fate: harmless, note: "a pod lives as long as its document; only what the Kubernetes API deletes waits for finalizers"},
 		{path: "metadata.managedFields", fate: harmless, note: "internal data of an API server"},
 		{path: "status", fate: harmless, note: "monopod reports the status it observes and ignores this one, like an API server"},
 	}
@@ -95,7 +96,7 @@ func podFates() []fieldFate {
 		{path: "spec.activeDeadlineSeconds", fate: enforced, note: "counted from the creation of the sandbox, independent of clock changes; a reboot restarts it"},
 		{path: "spec.shareProcessNamespace", fate: enforced},
 		{path: "spec.imagePullSecrets", fate: enforced, note: "Secret documents of type kubernetes.io/dockerconfigjson or kubernetes.io/dockercfg; they take precedence over the node's registry configuration"},
-		{path: "spec.readinessGates", fate: enforced, note: "monopod does not set such conditions, so the pod never becomes Ready; for pods that an API server binds here, its controllers set them"},
+		{path: "spec.readinessGates", fate: enforced, note: "clients of the Kubernetes API set such conditions, which survive a restart; until then the pod is not Ready. For pods that an API server binds here, its controllers set them"},
 		{
 			path: "spec.runtimeClassName", fate: enforced,
 			note: "a RuntimeClass document; its handler is a key of `runtimeHandlers` or a well-known OCI runtime in PATH. While either is missing, the pod waits and shows the reason",
@@ -106,13 +107,13 @@ func podFates() []fieldFate {
 		{path: "spec.os.name", fate: enforced, only: []string{"linux"}, later: []string{"windows"}, other: linuxOnly},
 		{
 			path: "spec.serviceAccountName", fate: harmless,
-			note: "identity for an API server; without one, no token is mounted, as with a standalone kubelet. Available through the downward API",
+			note: "identity in tokens, which only pods with the annotation monopod.dev/api-access get. Available through the downward API",
 		},
 		{path: "spec.serviceAccount", fate: harmless, note: "the old name of serviceAccountName"},
 		{
 			path: "spec.automountServiceAccountToken", fate: harmless,
-			note:   "no token is mounted, because a pod of a file has no API server to authenticate to. The volume kube-api-access-*, which an API server adds to pods, is removed from dumps with its mounts. Pods that an API server binds to this node have their tokens",
-			remark: "ignored: no token is mounted, because there is no API server to log in to", quiet: []string{"false"},
+			note:   "only pods with the annotation monopod.dev/api-access get a token; false keeps it from them, too. The volume kube-api-access-*, which an API server adds to pods, is removed from dumps with its mounts. Pods that an API server binds to this node have their tokens",
+			remark: "ignored: without the annotation monopod.dev/api-access the pod gets no token", quiet: []string{"false"},
 		},
 	}
 }
@@ -120,12 +121,12 @@ func podFates() []fieldFate {
 func schedulingFates() []fieldFate {
 	const (
 		oneNode = "selects among nodes, and there is only this one"
-		selects = oneNode + "; with `nodeLabels` in the configuration, a pod that they do not match waits"
+		selects = oneNode + "; once it has labels (`nodeLabels`, `kubectl label node`), a pod that they do not match waits"
 	)
 	return []fieldFate{
 		{path: "spec.nodeSelector", fate: harmless, note: selects},
 		{path: "spec.nodeName", fate: harmless, note: "the pod runs on the machine that has its file; its status shows the name of that machine, as with static pods of a kubelet"},
-		{path: "spec.affinity", fate: harmless, note: oneNode + "; with `nodeLabels` in the configuration, a pod whose required node affinity they do not match waits"},
+		{path: "spec.affinity", fate: harmless, note: oneNode + "; once it has labels (`nodeLabels`, `kubectl label node`), a pod whose required node affinity they do not match waits"},
 		{path: "spec.tolerations", fate: harmless, note: "there are no taints"},
 		{path: "spec.topologySpreadConstraints", fate: harmless, note: oneNode},
 		{path: "spec.schedulerName", fate: harmless, note: "pods are not scheduled: there is only this node"},
@@ -153,7 +154,7 @@ func networkFates() []fieldFate {
 		{path: "spec.hostAliases", fate: enforced},
 		{path: "spec.dnsPolicy", fate: enforced, note: "ClusterFirst is Default while no clusterDNS is configured, as with a kubelet"},
 		{path: "spec.dnsConfig", fate: enforced},
-		{path: "spec.enableServiceLinks", fate: harmless, note: "variables of Services are not set"},
+		{path: "spec.enableServiceLinks", fate: harmless, note: "variables of the Services in its namespace that have cluster IPs are set when a container starts, unless it is false"},
 	}
 }
 
@@ -315,7 +316,8 @@ func volumeFates() []fieldFate {
 	)
 	all = append(all, fieldFate{
 		path: v + "projected.sources[].serviceAccountToken", fate: refused,
-		note: apiServer, hint: "remove the volume and its mounts: a pod of a file has no service account",
+		note: tokenNote,
+		hint: "annotate the pod with monopod.dev/api-access (see `monopod docs kubernetes-api`), or remove the volume and its mounts",
 	})
 	for _, name := range []string{"clusterTrustBundle", "podCertificate"} {
 		all = append(all, fieldFate{path: v + "projected.sources[]." + name, fate: refused, note: apiServer})

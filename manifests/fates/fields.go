@@ -93,7 +93,7 @@ type fieldNode struct {
 }
 
 // podFields is the tree of all fields of a Pod. It is the same for ever and costs a few milliseconds to build.
-var podFields = sync.OnceValue(func() *fieldNode { //nolint:gochecknoglobals // a constant that Go cannot write as one
+var podFields = sync.OnceValue(func() *fieldNode {
 	lines := map[string]*fieldFate{}
 	table := fates()
 	for i := range table {

@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
+	"monopod/manifests"
 	"monopod/manifests/document"
 	"monopod/manifests/explain"
 )
@@ -21,11 +22,20 @@ func Refusals(pod *corev1.Pod, it document.Item) (found, notes []document.Proble
 	r := refuser{}
 	r.value(podFields(), reflect.ValueOf(pod).Elem(), it.Prefix)
 	r.identity(pod, it)
+	if manifests.APIAccess(pod.Annotations) != "" {
+		r.grantTokens()
+	}
 	found = make([]document.Problem, len(r.found))
 	for i := range r.found {
 		found[i] = r.found[i].Problem
 	}
 	return found, r.notes
+}
+
+// grantTokens accepts fields that request tokens.
+func (r *refuser) grantTokens() {
+	r.found = slices.DeleteFunc(r.found, func(p refusal) bool { return p.line != nil && p.line.note == tokenNote })
+	r.notes = slices.DeleteFunc(r.notes, func(p document.Problem) bool { return strings.HasSuffix(p.Path, "spec.automountServiceAccountToken") })
 }
 
 type refuser struct {

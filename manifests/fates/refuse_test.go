@@ -69,7 +69,7 @@ func TestRefusals(t *testing.T) {
 		{
 			name:  "a token that nobody mounts",
 			pod:   "metadata: {name: p}\nspec: {automountServiceAccountToken: true}\n",
-			notes: []string{"spec.automountServiceAccountToken: ignored: no token is mounted, because there is no API server to log in to"},
+			notes: []string{"spec.automountServiceAccountToken: ignored: without the annotation monopod.dev/api-access the pod gets no token"},
 		},
 		{
 			name: "no token, as written",

@@ -100,6 +100,16 @@ func ignoredKinds() map[string][]string {
 	}
 }
 
+// Inert reports whether a kind means nothing in manifests, but can be stored without effect by the Kubernetes API: see apiServer.inertKinds.
+func Inert(kind string) bool {
+	switch kind {
+	case "ClusterRole", "ClusterRoleBinding", "HorizontalPodAutoscaler", "Ingress", "IngressClass", "LimitRange", "NetworkPolicy",
+		"PodDisruptionBudget", "ResourceQuota", "Role", "RoleBinding":
+		return true
+	}
+	return false
+}
+
 // whyIgnored returns why a kind of Kubernetes is ignored, or what to write instead.
 func whyIgnored(kind, group string) string {
 	switch kind {
@@ -119,7 +129,9 @@ func whyIgnored(kind, group string) string {
 		return noController
 	}
 	switch group {
-	case "rbac.authorization.k8s.io", "admissionregistration.k8s.io", "apiregistration.k8s.io", "flowcontrol.apiserver.k8s.io":
+	case "rbac.authorization.k8s.io":
+		return "apiServer.rules grants permissions"
+	case "admissionregistration.k8s.io", "apiregistration.k8s.io", "flowcontrol.apiserver.k8s.io":
 		return "it configures an API server, and there is none"
 	}
 	return "it has no effect on a single machine"
@@ -137,7 +149,7 @@ type kindTable struct {
 }
 
 // Known is the catalog. It is built once.
-var Known = sync.OnceValue(func() *kindTable { //nolint:gochecknoglobals // a constant that Go cannot write as one
+var Known = sync.OnceValue(func() *kindTable {
 	t := &kindTable{ByKind: readKinds(), ignored: ignoredKinds(), Names: []string{"Pod", "PodList", "List"}}
 	t.Names = slices.AppendSeq(t.Names, maps.Keys(t.ByKind))
 	for _, list := range t.ignored {
@@ -185,7 +197,11 @@ func (t *kindTable) Ignores(kind, version string) (note string, ok bool) {
 		if !slices.Contains(list, kind) {
 			return "", false
 		}
-		return whyIgnored(kind, group), true
+		note := whyIgnored(kind, group)
+		if Inert(kind) {
+			note += "; the Kubernetes API can store it without effect: apiServer.inertKinds"
+		}
+		return note, true
 	}
 	return noController, strings.Contains(group, ".") && kind != ""
 }

@@ -105,13 +105,16 @@ func TestRefuseSaysWhatIsWrongWithTheKind(t *testing.T) {
 }
 
 func TestIgnoredKindsAndWhy(t *testing.T) {
+	const stored = "; the Kubernetes API can store it without effect: apiServer.inertKinds"
 	for _, tt := range []struct {
 		kind, version string
 		note          string
 		ignored       bool
 	}{
-		{"Ingress", "networking.k8s.io/v1", "monopod does not route HTTP to pods; publish a port with hostPort", true},
-		{"ClusterRole", "rbac.authorization.k8s.io/v1", "it configures an API server, and there is none", true},
+		{"Ingress", "networking.k8s.io/v1", "monopod does not route HTTP to pods; publish a port with hostPort" + stored, true},
+		{"ClusterRole", "rbac.authorization.k8s.io/v1", "apiServer.rules grants permissions" + stored, true},
+		{"LimitRange", "v1", "it has no effect on a single machine" + stored, true},
+		{"ValidatingWebhookConfiguration", "admissionregistration.k8s.io/v1", "it configures an API server, and there is none", true},
 		{"Namespace", "v1", "namespaces need not exist", true},
 		{"Lease", "coordination.k8s.io/v1", "it has no effect on a single machine", true},
 		{"Certificate", "cert-manager.io/v1", "no controller for it runs here", true},

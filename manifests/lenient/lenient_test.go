@@ -114,6 +114,9 @@ func TestWhatAnAPIServerSaysIsReadStrictly(t *testing.T) {
 			t.Errorf("author %d: it is accepted", a)
 		}
 	}
+	if _, err := decode.All("f", []byte(text), decode.Options{Strict: true}); err == nil {
+		t.Error("strict: it is accepted")
+	}
 }
 
 func TestAKeyThatYAMLReadsAsABooleanIsNoted(t *testing.T) {

@@ -24,7 +24,8 @@ import (
 //
 // All of them take a defaulted pod.
 
-// Pod returns a hash that differs if two manifests of a pod differ in anything that counts.
+// Pod returns a hash that differs if two manifests of a pod differ in anything that counts. Ephemeral containers do not: they are added to
+// a running pod, and no manifest has them.
 func Pod(p *corev1.Pod) string { return Of(withoutObserved(p)) }
 
 // Sandbox is the hash of what cannot change without recreating the whole pod: its identity, its network and the namespaces that containers
@@ -250,5 +251,6 @@ func withoutObserved(p *corev1.Pod) *corev1.Pod {
 	c := *p
 	c.SelfLink = "" //nolint:staticcheck // dumps of old clusters have it
 	c.ResourceVersion, c.CreationTimestamp, c.ManagedFields, c.Status = "", metav1.Time{}, nil, corev1.PodStatus{}
+	c.Spec.EphemeralContainers = nil
 	return &c
 }

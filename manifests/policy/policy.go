@@ -5,12 +5,14 @@ package policy
 
 import (
 	"fmt"
+	"iter"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/pod-security-admission/api"
 	"k8s.io/pod-security-admission/policy"
 
@@ -29,6 +31,12 @@ type Policy struct {
 	// RefuseCritical keeps pods from being more important than all others: from the system-* priority classes, from priorities
 	// above those that classes may have, and from the annotation monopod.dev/protected. It keeps classes from being the default for all.
 	RefuseCritical bool
+	// NamespaceAccess is the API access of pods without their own annotation, by namespace: values of manifests.AnnotationAPIAccess. Pods
+	// that must meet a Pod Security Standard get no access.
+	NamespaceAccess map[string]string
+	// Rejects treats pods as valid that an API server accepts but a kubelet rejects: those with forbidden sysctls or for a different
+	// operating system. They are never started. Workloads with such pods are invalid.
+	Rejects bool
 	// HelmHooks makes hooks of Helm run like other pods and workloads.
 	HelmHooks bool
 }
@@ -55,6 +63,28 @@ func (p Policy) Violations(pod *corev1.Pod, it document.Item) []document.Problem
 	return slices.Concat(p.forbiddenSysctls(pod, it), p.podSecurity(pod, it), p.critical(pod, it))
 }
 
+// Reasons of a kubelet for rejected pods: forbidden sysctls, and a different operating system.
+const (
+	ReasonSysctl = "SysctlForbidden"
+	ReasonPodOS  = "PodOSNotSupported"
+)
+
+// OfPods returns the policy for a pod, as opposed to a pod template, and why the pod is never started; nil if it may start.
+func (p Policy) OfPods(pod *corev1.Pod) (Policy, *manifests.Rejection) {
+	if !p.Rejects {
+		return p, nil
+	}
+	all := p
+	all.AllowedUnsafeSysctls = []string{"*"}
+	if pod.Spec.OS != nil && pod.Spec.OS.Name == corev1.Windows {
+		return all, &manifests.Rejection{Reason: ReasonPodOS, Message: "Failed to admit pod as the OS field doesn't match node OS"}
+	}
+	for _, name := range p.forbidden(pod) {
+		return all, &manifests.Rejection{Reason: ReasonSysctl, Message: forbiddenText(name)}
+	}
+	return all, nil
+}
+
 // critical refuses the fields that would give a pod precedence over those of other sources when the machine runs short of a resource.
 func (p Policy) critical(pod *corev1.Pod, it document.Item) []document.Problem {
 	if !p.RefuseCritical {
@@ -62,19 +92,56 @@ func (p Policy) critical(pod *corev1.Pod, it document.Item) []document.Problem {
 	}
 	const hint = "remove it, or set criticalPods: true for the source in the configuration"
 	var found []document.Problem
-	bad := func(path, msg string) {
-		found = append(found, document.Problem{Path: it.Path(path), Msg: msg, Hint: hint})
-	}
-	if name := pod.Spec.PriorityClassName; name == manifests.NodeCritical || name == manifests.ClusterCritical {
-		bad("spec.priorityClassName", fmt.Sprintf("pods of this source may not be critical, as with %s", name))
-	}
-	if n := pod.Spec.Priority; n != nil && *n > manifests.HighestPriority {
-		bad("spec.priority", fmt.Sprintf("pods of this source may not be critical: %d is above %d, the highest that a class may have", *n, manifests.HighestPriority))
-	}
-	if manifests.Protected(pod) {
-		bad("metadata.annotations["+manifests.AnnotationProtected+"]", "pods of this source may not be protected from eviction")
+	for _, c := range Critical(pod) {
+		found = append(found, document.Problem{Path: it.Path(c.Path), Msg: "pods of this source may not be " + c.Text, Hint: hint})
 	}
 	return found
+}
+
+// Precedence is a field that gives a pod precedence over all others when the machine runs short of a resource.
+type Precedence struct {
+	Path string
+	// Text completes the sentence "the pod is".
+	Text string
+}
+
+// Critical returns the fields of a pod that give it precedence over all others.
+func Critical(pod *corev1.Pod) []Precedence {
+	var found []Precedence
+	if name := pod.Spec.PriorityClassName; name == manifests.NodeCritical || name == manifests.ClusterCritical {
+		found = append(found, Precedence{"spec.priorityClassName", "critical, as with " + name})
+	}
+	if n := pod.Spec.Priority; n != nil && *n > manifests.HighestPriority {
+		found = append(found, Precedence{"spec.priority", fmt.Sprintf("critical: %d is above %d, the highest that a class may have", *n, manifests.HighestPriority)})
+	}
+	if manifests.Protected(pod) {
+		found = append(found, Precedence{"metadata.annotations[" + manifests.AnnotationProtected + "]", "protected from eviction"})
+	}
+	return found
+}
+
+// AccessIn returns the API access of pods of a namespace; empty if none.
+func (p Policy) AccessIn(namespace string) string {
+	if p.privileged() {
+		return p.NamespaceAccess[namespace]
+	}
+	return ""
+}
+
+// privileged reports whether pods need not meet a Pod Security Standard.
+func (p Policy) privileged() bool {
+	return p.PodSecurity == "" || p.PodSecurity == string(api.LevelPrivileged)
+}
+
+// APIAccess refuses pods that use the API of this machine where pods may not be privileged: the API would give them more permissions.
+func (p Policy) APIAccess(path string) []document.Problem {
+	if p.privileged() {
+		return nil
+	}
+	return []document.Problem{{
+		Path: path, Msg: fmt.Sprintf("violates PodSecurity %q: pods of this source may not use the API of this machine", p.PodSecurity),
+		Hint: "remove the annotation, or define the pod in a source with podSecurity privileged",
+	}}
 }
 
 // DefaultForAll refuses a class that would count for what names none, also in other sources: a source that may not be critical must not decide that.
@@ -103,14 +170,33 @@ func (p Policy) VolumeViolations(v *corev1.PersistentVolume, it document.Item) [
 		kind = "nfs"
 	case p.PodSecurity == string(api.LevelRestricted) && s.ISCSI != nil:
 		kind = "iscsi"
+	case HostOptions(v) != "":
+		return []document.Problem{{
+			Path: it.Path("spec.mountOptions"), Msg: fmt.Sprintf("violates PodSecurity %q: %s", p.PodSecurity, HostOptions(v)),
+			Hint: "define the PersistentVolume in a source of the administrator",
+		}}
 	}
 	if kind == "" {
 		return nil
 	}
 	return []document.Problem{{
 		Path: it.Path("spec." + kind), Msg: fmt.Sprintf("violates PodSecurity %q: pods of this source may not use %s volumes, not even through claims", p.PodSecurity, kind),
-		Hint: "define the PersistentVolume in a source of the administrator",
+		Hint: "define the PersistentVolume in a source with podSecurity privileged",
 	}}
+}
+
+// HostOptions returns why mount options of a PersistentVolume could reach beyond its volume; empty if they cannot. File systems of disks have
+// options that name other devices, such as logdev of xfs.
+func HostOptions(v *corev1.PersistentVolume) string {
+	if v.Spec.ISCSI != nil && len(v.Spec.MountOptions) > 0 {
+		return "mount options of iscsi volumes can name devices of the machine"
+	}
+	for option := range strings.SplitSeq(strings.Join(v.Spec.MountOptions, ","), ",") {
+		if slices.Contains([]string{"bind", "rbind", "move", "remount"}, strings.TrimSpace(option)) {
+			return fmt.Sprintf("the mount option %s can name directories of the machine", option)
+		}
+	}
+	return ""
 }
 
 // safeSysctls are those of Kubernetes 1.36 on any kernel from 4.15 on.
@@ -132,20 +218,13 @@ func safeSysctls() []string {
 }
 
 func (p Policy) forbiddenSysctls(pod *corev1.Pod, it document.Item) []document.Problem {
-	if pod.Spec.SecurityContext == nil {
-		return nil
-	}
 	var found []document.Problem
-	for i, s := range pod.Spec.SecurityContext.Sysctls {
-		name := dotted(s.Name)
-		if slices.Contains(safeSysctls(), name) || slices.ContainsFunc(p.AllowedUnsafeSysctls, func(pattern string) bool { return matches(pattern, name) }) {
-			continue
-		}
+	for i, name := range p.forbidden(pod) {
 		at := document.Problem{
 			Path: it.Path("spec.securityContext.sysctls[" + strconv.Itoa(i) + "].name"),
-			Msg:  fmt.Sprintf("SysctlForbidden: forbidden sysctl: %q not allowlisted", s.Name),
+			Msg:  ReasonSysctl + ": " + forbiddenText(name),
 		}
-		if container.SysctlNamespace(name) == "" {
+		if container.SysctlNamespace(dotted(name)) == "" {
 			at.Hint = "it applies to the whole machine: set it there"
 		} else {
 			at.Hint = "add it to allowedUnsafeSysctls in the configuration"
@@ -153,6 +232,26 @@ func (p Policy) forbiddenSysctls(pod *corev1.Pod, it document.Item) []document.P
 		found = append(found, at)
 	}
 	return found
+}
+
+// forbidden yields the forbidden sysctls of a pod, with their indices.
+func (p Policy) forbidden(pod *corev1.Pod) iter.Seq2[int, string] {
+	return func(yield func(int, string) bool) {
+		if pod.Spec.SecurityContext == nil {
+			return
+		}
+		for i, s := range pod.Spec.SecurityContext.Sysctls {
+			name := dotted(s.Name)
+			allowed := slices.Contains(safeSysctls(), name) || slices.ContainsFunc(p.AllowedUnsafeSysctls, func(pattern string) bool { return matches(pattern, name) })
+			if !allowed && !yield(i, s.Name) {
+				return
+			}
+		}
+	}
+}
+
+func forbiddenText(name string) string {
+	return fmt.Sprintf("forbidden sysctl: %q not allowlisted", name)
 }
 
 // matches reports whether a name equals the pattern or begins with its prefix.
@@ -170,7 +269,7 @@ func dotted(name string) string {
 }
 
 // evaluator holds the checks of the Pod Security Standards. It is the same for ever.
-var evaluator = sync.OnceValue(func() policy.Evaluator { //nolint:gochecknoglobals // a constant that Go cannot write as one
+var evaluator = sync.OnceValue(func() policy.Evaluator {
 	e, err := policy.NewEvaluator(policy.DefaultChecks(), nil)
 	if err != nil {
 		panic(fmt.Sprintf("the checks of the Pod Security Standards: %v", err))
@@ -181,20 +280,29 @@ var evaluator = sync.OnceValue(func() policy.Evaluator { //nolint:gochecknogloba
 // standardVersion is the version of the Pod Security Standards: that of the Kubernetes that monopod follows.
 func standardVersion() api.Version { return api.MajorMinorVersion(1, 36) }
 
-func (p Policy) podSecurity(pod *corev1.Pod, it document.Item) []document.Problem {
-	level := api.LevelVersion{Level: api.Level(p.PodSecurity), Version: standardVersion()}
-	if level.Level == "" || level.Level == api.LevelPrivileged {
+// Forbidden returns the violations of a Pod Security Standard in a pod, worded as in Kubernetes; empty if the pod complies.
+func Forbidden(level string, meta *metav1.ObjectMeta, spec *corev1.PodSpec) []string {
+	standard := api.LevelVersion{Level: api.Level(level), Version: standardVersion()}
+	if standard.Level == "" || standard.Level == api.LevelPrivileged {
 		return nil
 	}
-	var found []document.Problem
-	for _, r := range evaluator().EvaluatePod(level, &pod.ObjectMeta, &pod.Spec) {
+	var found []string
+	for _, r := range evaluator().EvaluatePod(standard, meta, spec) {
 		if r.Allowed {
 			continue
 		}
-		msg := fmt.Sprintf("violates PodSecurity %q: %s", level, r.ForbiddenReason)
+		msg := fmt.Sprintf("violates PodSecurity %q: %s", standard, r.ForbiddenReason)
 		if r.ForbiddenDetail != "" {
 			msg += " (" + r.ForbiddenDetail + ")"
 		}
+		found = append(found, msg)
+	}
+	return found
+}
+
+func (p Policy) podSecurity(pod *corev1.Pod, it document.Item) []document.Problem {
+	var found []document.Problem
+	for _, msg := range Forbidden(p.PodSecurity, &pod.ObjectMeta, &pod.Spec) {
 		found = append(found, document.Problem{Path: it.Path("spec"), Msg: msg, AtKey: true})
 	}
 	return found

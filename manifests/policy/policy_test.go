@@ -41,6 +41,40 @@ func TestSysctlsOfANode(t *testing.T) {
 	}
 }
 
+func TestWhatAKubeletRejectsIsValidWhereAPodIsCreated(t *testing.T) {
+	const pod, windows = `kind: Pod, apiVersion: v1, metadata: {name: s}, spec: `, `os: {name: windows}`
+	const sysctls, bad = `securityContext: {sysctls: [{name: kernel.msgmax, value: "1"}]}`, `securityContext: {sysctls: [{name: "foo-", value: "1"}]}`
+	const job = `kind: Job, apiVersion: batch/v1, metadata: {name: s}, spec: {template: {spec: `
+	for _, tt := range []struct{ kind, spec, end, rejected, err string }{
+		{kind: pod},
+		{kind: pod, spec: sysctls, rejected: "SysctlForbidden"},
+		{kind: pod, spec: windows, rejected: "PodOSNotSupported"},
+		{kind: pod, spec: `os: {name: plan9}`, err: "plan9"},
+		{kind: pod, spec: bad, err: `Invalid value: "foo-"`},
+		{kind: job, spec: sysctls, end: `}}`, err: "not allowlisted"},
+		{kind: job, spec: windows, end: `}}`, err: "windows"},
+	} {
+		text := "--- {" + tt.kind + `{restartPolicy: Never, containers: [{name: c, image: i}], ` + tt.spec + "}" + tt.end + "}"
+		c, err := decode.All("f", []byte(text), decode.Options{Policy: policy.Policy{Rejects: true}})
+		if tt.err != "" {
+			if err == nil || !strings.Contains(err.Error(), tt.err) {
+				t.Errorf("%s: %v", text, err)
+			}
+			continue
+		}
+		if err != nil || len(c.Pods) != 1 {
+			t.Fatalf("%s: %v", text, err)
+		}
+		switch r := c.Pods[0].Rejected; {
+		case r == nil && tt.rejected != "", r != nil && r.Reason != tt.rejected:
+			t.Errorf("%s: %+v", text, r)
+		}
+		if _, err := decode.All("f", []byte(text), decode.Options{}); (err == nil) != (tt.rejected == "") {
+			t.Errorf("%s elsewhere: %v", text, err)
+		}
+	}
+}
+
 func TestCheckUnsafeSysctl(t *testing.T) {
 	for pattern, ok := range map[string]bool{
 		"net.*": true, "net.core.somaxconn": true, "kernel.shm*": true, "kernel.msgmax": true, "fs.mqueue.*": true, "kernel.sem": true,
@@ -174,6 +208,30 @@ func TestDefaultsForAllOfANode(t *testing.T) {
 		_, err := decode.All("f", text, decode.Options{Policy: policy.Policy{RefuseCritical: true}})
 		all := manifests.Errors(err)
 		if tt.field == "" && err != nil || tt.field != "" && (len(all) != 1 || all[0].Field != tt.field || all[0].Line != 1 || !strings.Contains(all[0].Hint, "criticalPods: true")) {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+}
+
+// TestMountOptionsOfVolumes: those that reach beyond the volume are for the administrator.
+func TestMountOptionsOfVolumes(t *testing.T) {
+	const nfs, iscsi = "nfs: {server: s, path: /e}", "iscsi: {targetPortal: s, iqn: 'iqn.2026-01.example:a', lun: 0}"
+	for _, tt := range []struct {
+		source, options string
+		ok              bool
+	}{
+		{nfs, "nfsvers=4.2, hard", true},
+		{nfs, "bind", false},
+		{nfs, "'hard,remount'", false},
+		{iscsi, "", true},
+		{iscsi, "logdev=/dev/sda2", false},
+	} {
+		text := []byte("apiVersion: v1\nkind: PersistentVolume\nmetadata: {name: v}\nspec: {capacity: {storage: 1Gi}, accessModes: [ReadWriteOnce], mountOptions: [" + tt.options + "], " + tt.source + "}\n")
+		if _, err := decode.All("f", text, decode.Options{}); err != nil {
+			t.Errorf("%s, where all is allowed: %v", text, err)
+		}
+		_, err := decode.All("f", text, decode.Options{Policy: policy.Policy{PodSecurity: "baseline"}})
+		if all := manifests.Errors(err); tt.ok != (err == nil) || err != nil && (len(all) != 1 || all[0].Field != "spec.mountOptions") {
 			t.Errorf("%s: %v", text, err)
 		}
 	}

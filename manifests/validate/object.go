@@ -39,6 +39,8 @@ func Object(obj metav1.Object, cluster bool) field.ErrorList {
 		c.configMap(o)
 	case *corev1.Secret:
 		c.secret(o)
+	case *corev1.Service:
+		c.service(o)
 	case *nodev1.RuntimeClass:
 		c.runtimeClass(o)
 	case *schedulingv1.PriorityClass:

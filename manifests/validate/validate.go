@@ -41,6 +41,19 @@ func Pod(pod *corev1.Pod) field.ErrorList {
 	return c.Errs
 }
 
+// Ephemeral checks the ephemeral containers of a defaulted pod, and nothing else of it.
+func Ephemeral(pod *corev1.Pod) field.ErrorList {
+	c := podsChecker{&check.Checker{Pod: pod}}
+	spec := field.NewPath("spec")
+	if c.bounds(spec); len(c.Errs) > 0 {
+		return c.Errs
+	}
+	storage.Volumes(c.Checker).Volumes(spec.Child("volumes")) // mounts refer to them
+	c.Errs = nil
+	container.Containers(c.Checker).EphemeralContainers(spec.Child("ephemeralContainers"))
+	return c.Errs
+}
+
 // annotations checks those that mean something to Kubernetes.
 func (c podsChecker) annotations(path *field.Path) {
 	annotations := c.Pod.Annotations

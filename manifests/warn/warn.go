@@ -5,7 +5,6 @@
 package warn
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -184,12 +183,6 @@ func (c *checker) service(o *manifests.Object, s *corev1.Service) {
 		c.warn(e)
 	}
 	spec := &s.Spec
-	switch {
-	case spec.Type == corev1.ServiceTypeNodePort || spec.Type == corev1.ServiceTypeLoadBalancer:
-		say("spec.type", fmt.Sprintf("%s does not open a port of the machine: here, a Service is only a name for pods", spec.Type), "set hostPort in the pod")
-	case len(spec.ExternalIPs) > 0:
-		say("spec.externalIPs", "nothing listens on these addresses: here, a Service is only a name for pods", "set hostPort and hostIP in the pod")
-	}
 	if spec.Type == corev1.ServiceTypeExternalName {
 		return
 	}
@@ -198,41 +191,10 @@ func (c *checker) service(o *manifests.Object, s *corev1.Service) {
 	}
 	for i := range spec.Ports {
 		p := &spec.Ports[i]
-		if target := c.target(s, p); target != 0 && target != p.Port {
-			say(fmt.Sprintf("spec.ports[%d].port", i), fmt.Sprintf("nothing listens on port %d: the name resolves to the pods themselves, which listen on %d", p.Port, target),
-				fmt.Sprintf("use port %d in clients, and set it here, too", target))
+		if p.Protocol == corev1.ProtocolSCTP {
+			say(fmt.Sprintf("spec.ports[%d].protocol", i), "Services do not forward SCTP", "make the Service headless, with clusterIP: None, and use the ports of the pods")
 		}
 	}
-}
-
-// target is the port of the pods behind a port of a Service; 0: not known.
-func (c *checker) target(s *corev1.Service, p *corev1.ServicePort) int32 {
-	if p.TargetPort.StrVal == "" {
-		return cmp.Or(p.TargetPort.IntVal, p.Port)
-	}
-	var found int32
-	for _, u := range c.units {
-		if u.id.Namespace != s.Namespace || !has(u.labels, s.Spec.Selector) {
-			continue
-		}
-		u.containers(func(_ string, k *corev1.Container) {
-			for i := range k.Ports {
-				if k.Ports[i].Name == p.TargetPort.StrVal && found == 0 {
-					found = k.Ports[i].ContainerPort
-				}
-			}
-		})
-	}
-	return found
-}
-
-func has(labels, want map[string]string) bool {
-	for k, v := range want {
-		if labels[k] != v {
-			return false
-		}
-	}
-	return len(want) > 0
 }
 
 // names warns of pods that are called like those of a workload.

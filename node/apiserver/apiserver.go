@@ -29,7 +29,9 @@ import (
 	"monopod/node/apiserver/client"
 	"monopod/node/apiserver/identity"
 	"monopod/node/apiserver/mirror"
+	"monopod/node/apiserver/webhook"
 	"monopod/node/events"
+	"monopod/node/nodemeta"
 )
 
 // Pods are those of this machine. What it returns is never changed.
@@ -58,6 +60,8 @@ type Facts struct {
 	Unschedulable bool
 	// Port is that of the server that answers for logs and exec; 0: there is none.
 	Port int32
+	// Set is what clients of the API of this machine have set on its Node.
+	Set nodemeta.Metadata
 }
 
 // Config of an Agent.
@@ -78,8 +82,10 @@ type Config struct {
 	Register bool
 	// Source has the pods that are bound to this node told by Bound, and their status reported to themselves.
 	Source bool
-	Labels map[string]string
-	Taints []corev1.Taint
+	// Services makes the source of bound pods include the Services of the server, if Source is set.
+	Services bool
+	Labels   map[string]string
+	Taints   []corev1.Taint
 	// Platform is that of this machine.
 	Platform manifests.Platform
 	// LeaseDuration is how long others shall believe that this machine lives after it was last heard of. It is renewed four
@@ -107,6 +113,9 @@ type Config struct {
 	Conditions func(map[types.UID][]corev1.PodCondition)
 	// Refused, which may be nil, hears of each pod that is bound to this node and does not run here, once.
 	Refused func(*Refusal)
+	// Debug, which may be nil, adds an ephemeral container to a pod that is bound to this node and runs here, and returns when that is
+	// durable. A *RejectedError is permanent; other errors are retried.
+	Debug func(context.Context, *corev1.Pod, corev1.EphemeralContainer) error
 	// Version is what the client says it is.
 	Version string
 	// firstWait and lastWait bound the waits after failures; tests have no time.
@@ -119,6 +128,7 @@ type Agent struct {
 	log      *slog.Logger
 	store    *store
 	bindings *bindings
+	services *services
 	// told is the last result of Bound, nil before the first one. It belongs to the caller of Bound.
 	told error
 
@@ -147,10 +157,17 @@ func New(cfg Config) *Agent {
 	if cfg.Conditions == nil {
 		cfg.Conditions = func(map[types.UID][]corev1.PodCondition) {}
 	}
+	if cfg.Debug == nil {
+		cfg.Debug = func(context.Context, *corev1.Pod, corev1.EphemeralContainer) error {
+			return &RejectedError{mirror.ReasonNotSupported, "this machine runs none"}
+		}
+	}
 	if cfg.Refused == nil {
 		cfg.Refused = func(*Refusal) {}
 	}
-	return &Agent{cfg: cfg, log: cfg.Log.With("concern", "apiserver"), store: newStore(cfg.Source), bindings: newBindings()}
+	a := &Agent{cfg: cfg, log: cfg.Log.With("concern", "apiserver"), store: newStore(cfg.Source), bindings: newBindings()}
+	a.services = &services{changed: a.store.bound}
+	return a
 }
 
 // Gone records the last status of a pod that has been removed from this machine. It must be called before Config.Pods leaves the pod out.
@@ -210,6 +227,7 @@ func (a *Agent) session(ctx context.Context) error {
 	defer a.setClient(nil)
 	(&nodeSink{store: a.store}).lost() // it may be another server
 	(&podSink{store: a.store}).lost()
+	a.services.lost()
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return a.followNode(ctx, client) })
 	g.Go(func() error { return a.followPods(ctx, client) })
@@ -218,6 +236,9 @@ func (a *Agent) session(ctx context.Context) error {
 	g.Go(func() error { return a.reportPods(ctx, client) })
 	if a.cfg.Source {
 		g.Go(func() error { return a.gatherBound(ctx, client) })
+	}
+	if a.cfg.Source && a.cfg.Services {
+		g.Go(func() error { return a.followServices(ctx, client) })
 	}
 	if a.cfg.Events != nil {
 		g.Go(func() error { return a.sendEvents(ctx, client) })
@@ -251,6 +272,9 @@ func (a *Agent) Client() *client.Client {
 	defer a.mu.Unlock()
 	return a.client
 }
+
+// Webhook returns a Webhook that uses the server of the current session.
+func (a *Agent) Webhook() *webhook.Webhook { return webhook.New(a.cfg.NodeName, a.Client) }
 
 func (a *Agent) waits() *client.Waits { return client.NewWaits(a.cfg.firstWait, a.cfg.lastWait) }
 

@@ -14,6 +14,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"monopod/manifests"
 )
 
 // object names a ConfigMap or a Secret.
@@ -59,6 +61,9 @@ func boundDocument(p *corev1.Pod) (doc *corev1.Pod, objects []object, accounts [
 		for i := range containers {
 			r.container(&containers[i])
 		}
+	}
+	for i := range p.Spec.EphemeralContainers { // added once the pod runs
+		r.container(manifests.AsContainer(&p.Spec.EphemeralContainers[i]))
 	}
 	for i := range s.Volumes {
 		r.volume(&s.Volumes[i])

@@ -3,7 +3,6 @@ package apiserver
 import (
 	"fmt"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -49,7 +48,7 @@ func TestTheGenerationThatIsActedOnIsShown(t *testing.T) {
 		"it is deleted, and stops":   {leaving(handed(2)), leavingPod(handed(2)), 3},
 		"it is deleted, not stopped": {handed(2), leavingPod(handed(2)), 2},
 	} {
-		l := mirror.BoundLocal(tt.here, tt.there)
+		l := mirror.BoundLocal(tt.here, tt.there, nil)
 		if s := l.Pod.Status; s.ObservedGeneration != tt.want || s.Conditions[0].ObservedGeneration != tt.want {
 			t.Errorf("%s: %+v", name, s)
 		}
@@ -75,7 +74,7 @@ func TestAReasonThatNoKubeletHasIsNotShown(t *testing.T) {
 	}
 	for from, want := range map[string]string{"FailedMount": "ContainerCreating", "CreatePodSandboxError": "ContainerCreating", "ErrImagePull": "ErrImagePull"} {
 		p := waits(from)
-		for what, l := range map[string]mirror.Local{"bound": mirror.BoundLocal(p, p), "mirror": mirror.LocalOf(p, "n1")} {
+		for what, l := range map[string]mirror.Local{"bound": mirror.BoundLocal(p, p, nil), "mirror": mirror.LocalOf(p, "n1")} {
 			if w := l.Pod.Status.ContainerStatuses[0].State.Waiting; w.Reason != want || w.Message != "why" {
 				t.Errorf("%s of a %s pod: %+v", from, what, w)
 			}
@@ -87,28 +86,6 @@ func TestAReasonThatNoKubeletHasIsNotShown(t *testing.T) {
 	p := with(waits("FailedMount"), func(p *corev1.Pod) { p.Spec.InitContainers = []corev1.Container{{Name: "i"}} })
 	if w := mirror.AsShown(p).Status.ContainerStatuses[0].State.Waiting; w.Reason != "PodInitializing" {
 		t.Errorf("%+v", w)
-	}
-}
-
-func TestEphemeralContainersAreSaidNotToRun(t *testing.T) {
-	p := with(bound("a", "yes"), func(p *corev1.Pod) {
-		p.Spec.EphemeralContainers = []corev1.EphemeralContainer{{EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: "debugger", Image: "i"}}}
-	})
-	g := newGathering(t, p, bound("b", "yes"))
-	pods, _, said := g.word()
-	if pods != "a b" || len(said) != 1 || !strings.Contains(said[0], "NotSupported a uid-of-a: monopod does not support ephemeral containers yet: debugger") {
-		t.Errorf("%s: %q", pods, said)
-	}
-	if _, _, said := g.word(); len(said) > 0 {
-		t.Errorf("it is said again: %q", said)
-	}
-	s := mirror.BoundLocal(with(running("a"), func(*corev1.Pod) {}), p).Pod.Status
-	c := s.Conditions[len(s.Conditions)-1]
-	if c.Type != mirror.ConditionEphemeral || c.Status != corev1.ConditionFalse || c.Reason != mirror.ReasonNotSupported || !strings.Contains(c.Message, "debugger") {
-		t.Errorf("%+v", s.Conditions)
-	}
-	if e := s.EphemeralContainerStatuses; len(e) != 1 || e[0].Name != "debugger" || e[0].State.Waiting == nil || e[0].State.Waiting.Reason != mirror.ReasonNotSupported {
-		t.Errorf("%+v", e)
 	}
 }
 

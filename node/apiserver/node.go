@@ -34,13 +34,12 @@ type nodeStep struct {
 // annotationCordoned marks a Node that this machine has made unschedulable. Only then does it make the Node schedulable again.
 const annotationCordoned = "monopod.dev/cordoned"
 
-// wantedNode is the desired Node.
-func wantedNode(cfg *Config, f *Facts) *corev1.Node {
-	labels := maps.Clone(cfg.Labels)
-	if labels == nil {
-		labels = map[string]string{}
-	}
-	labels[corev1.LabelHostname] = cfg.NodeName
+// NewNode returns the Node of a machine, without times. Labels of the configuration have precedence over those that clients have set.
+func NewNode(name string, written map[string]string, taints []corev1.Taint, f *Facts) *corev1.Node {
+	labels := map[string]string{}
+	maps.Copy(labels, f.Set.Labels)
+	maps.Copy(labels, written)
+	labels[corev1.LabelHostname] = name
 	for _, prefix := range []string{"kubernetes.io/", "beta.kubernetes.io/"} {
 		labels[prefix+"os"], labels[prefix+"arch"] = runtime.GOOS, runtime.GOARCH
 	}
@@ -56,8 +55,8 @@ func wantedNode(cfg *Config, f *Facts) *corev1.Node {
 	}
 	return &corev1.Node{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Node"},
-		ObjectMeta: metav1.ObjectMeta{Name: cfg.NodeName, Labels: labels, Annotations: annotations},
-		Spec:       corev1.NodeSpec{Taints: cfg.Taints, Unschedulable: f.Unschedulable},
+		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels, Annotations: annotations},
+		Spec:       corev1.NodeSpec{Taints: taints, Unschedulable: f.Unschedulable},
 		Status: corev1.NodeStatus{
 			Addresses: f.Addresses, Capacity: f.Capacity, Allocatable: f.Allocatable, Conditions: f.Conditions, NodeInfo: f.Info, Images: images,
 			DaemonEndpoints: corev1.NodeDaemonEndpoints{KubeletEndpoint: corev1.DaemonEndpoint{Port: f.Port}},
@@ -88,16 +87,20 @@ func planNode(now time.Time, want *corev1.Node, have *corev1.Node, heartbeat boo
 // objectPatch brings labels to those that are wanted, and has no pods scheduled while this machine takes none; nil: it is so.
 func objectPatch(want *corev1.Node, have *corev1.Node) map[string]any {
 	metadata := map[string]any{}
-	if labels := lacking(want.Labels, have.Labels); labels != nil {
+	labels, annotations := labelPatch(want, have)
+	if len(labels) > 0 {
 		metadata["labels"] = labels
 	}
 	patch := map[string]any{"metadata": metadata}
 	_, ours := have.Annotations[annotationCordoned]
 	switch {
 	case want.Spec.Unschedulable && (!ours || !have.Spec.Unschedulable):
-		metadata["annotations"], patch["spec"] = map[string]any{annotationCordoned: "true"}, map[string]any{"unschedulable": true}
+		annotations[annotationCordoned], patch["spec"] = "true", map[string]any{"unschedulable": true}
 	case !want.Spec.Unschedulable && ours:
-		metadata["annotations"], patch["spec"] = map[string]any{annotationCordoned: nil}, map[string]any{"unschedulable": nil}
+		annotations[annotationCordoned], patch["spec"] = nil, map[string]any{"unschedulable": nil}
+	}
+	if len(annotations) > 0 {
+		metadata["annotations"] = annotations
 	}
 	if len(metadata) == 0 {
 		return nil
@@ -125,14 +128,11 @@ func stamp(conditions, before []corev1.NodeCondition, now metav1.Time) (changed 
 	return changed
 }
 
-// lacking returns the labels that are not there, or other ones; nil: none.
-func lacking(want, have map[string]string) map[string]string {
-	var out map[string]string
+// lacking returns the labels that are missing, or have another value.
+func lacking(want, have map[string]string) map[string]any {
+	out := map[string]any{}
 	for k, v := range want {
 		if got, ok := have[k]; !ok || got != v {
-			if out == nil {
-				out = map[string]string{}
-			}
 			out[k] = v
 		}
 	}
@@ -229,7 +229,11 @@ func (a *Agent) nodeOnce(ctx context.Context, c *client.Client, heartbeat bool) 
 		return false, nil
 	}
 	facts := a.cfg.Facts()
-	step := planNode(time.Now(), wantedNode(&a.cfg, &facts), have, heartbeat)
+	want := reported(a.cfg.NodeName, a.cfg.Labels, a.cfg.Taints, &facts)
+	if facts.Set.LabelsLost {
+		keepReported(want, have)
+	}
+	step := planNode(time.Now(), want, have, heartbeat)
 	got := &corev1.Node{}
 	to := client.Request{API: client.CoreAPI, Resource: "nodes", Into: got}
 	switch {

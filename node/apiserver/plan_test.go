@@ -15,7 +15,7 @@ func TestWhatIsDoneAboutTheNode(t *testing.T) {
 	now := time.Unix(5000, 0)
 	cfg := config(t, "", newBoard())
 	facts := cfg.Facts()
-	want := wantedNode(&cfg, &facts)
+	want := NewNode(cfg.NodeName, cfg.Labels, cfg.Taints, &facts)
 	made := planNode(now, want, nil, false).Create
 	if made == nil || made.Status.Conditions[0].LastTransitionTime.Unix() != 5000 || want.Status.Conditions[0].LastTransitionTime.Unix() == 5000 {
 		t.Fatalf("%+v", made)
@@ -47,7 +47,7 @@ func TestWhatIsDoneAboutTheNode(t *testing.T) {
 		}
 	}
 	have.Labels = map[string]string{"site": "other", "foreign": "kept"}
-	labels := planNode(later, want, have, false).Object["metadata"].(map[string]any)["labels"].(map[string]string)
+	labels := planNode(later, want, have, false).Object["metadata"].(map[string]any)["labels"].(map[string]any)
 	if _, foreign := labels["foreign"]; foreign || labels["site"] != "lab" || labels[corev1.LabelHostname] != "n1" {
 		t.Error(labels)
 	}
@@ -65,12 +65,12 @@ func TestOnlyWhoMadeANodeUnschedulableMakesItSchedulable(t *testing.T) {
 	cfg := config(t, "", newBoard())
 	facts := cfg.Facts()
 	facts.Unschedulable = true
-	closed, have := wantedNode(&cfg, &facts), &corev1.Node{}
+	closed, have := NewNode(cfg.NodeName, cfg.Labels, cfg.Taints, &facts), &corev1.Node{}
 	if made := planNode(time.Unix(0, 0), closed, nil, false).Create; !made.Spec.Unschedulable || made.Annotations[annotationCordoned] == "" {
 		t.Errorf("%+v", made)
 	}
 	facts.Unschedulable = false
-	open := wantedNode(&cfg, &facts)
+	open := NewNode(cfg.NodeName, cfg.Labels, cfg.Taints, &facts)
 	for _, row := range []struct {
 		name        string
 		want        *corev1.Node
@@ -110,7 +110,7 @@ func TestTheLargestImagesAreShown(t *testing.T) {
 	for i := range 100 {
 		facts.Images = append(facts.Images, corev1.ContainerImage{Names: []string{fmt.Sprint(i)}, SizeBytes: int64(i)})
 	}
-	if got := wantedNode(&cfg, &facts).Status.Images; len(got) != maxImages || got[0].SizeBytes != 99 || got[49].SizeBytes != 50 {
+	if got := NewNode(cfg.NodeName, cfg.Labels, cfg.Taints, &facts).Status.Images; len(got) != maxImages || got[0].SizeBytes != 99 || got[49].SizeBytes != 50 {
 		t.Errorf("%+v", got)
 	}
 }

@@ -129,22 +129,6 @@ func (g *gatherer) refuse(pods map[manifests.Key]*corev1.Pod, local []*corev1.Po
 	return out
 }
 
-// tellEphemeral tells once of the ephemeral containers that do not run.
-func (g *gatherer) tellEphemeral(pods map[manifests.Key]*corev1.Pod) {
-	told := map[types.UID]string{}
-	for _, p := range pods {
-		message := mirror.EphemeralMessage(p)
-		if message == "" {
-			continue
-		}
-		told[p.UID] = message
-		if g.debugged[p.UID] != message {
-			g.cfg.Refused(&Refusal{Reason: mirror.ReasonNotSupported, Message: message, pod: p})
-		}
-	}
-	g.debugged = told
-}
-
 // refuse records which pods do not run here, and returns the new ones.
 func (s *store) refuse(all map[types.UID]*Refusal) (news []*Refusal) {
 	s.mu.Lock()

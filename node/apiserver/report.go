@@ -114,7 +114,7 @@ func (m *mirrors) view() mirror.View {
 		if p.Annotations[mirror.AnnotationSource] == mirror.SourceName {
 			if m.cfg.Source {
 				m.store.noteBound(p.UID)
-				v.Bound[p.UID] = mirror.BoundLocal(p, others[manifests.Key{Namespace: p.Namespace, Name: p.Name}])
+				v.Bound[p.UID] = mirror.BoundLocal(p, others[manifests.Key{Namespace: p.Namespace, Name: p.Name}], m.store.undebuggedOf(p.UID))
 			}
 			continue
 		}

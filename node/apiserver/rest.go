@@ -2,12 +2,11 @@ package apiserver
 
 import (
 	"context"
-	"slices"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"monopod/manifests"
 	"monopod/node/apiserver/client"
 )
 
@@ -19,7 +18,7 @@ func (a *Agent) ready() map[types.UID]bool {
 	pods, _ := a.cfg.Pods.Pods()
 	out := map[types.UID]bool{}
 	for _, p := range pods {
-		if slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue }) {
+		if manifests.IsReady(p) {
 			out[p.UID] = true
 		}
 	}

@@ -1,69 +1,12 @@
 package apiserver
 
 import (
-	"net"
-	"net/url"
 	"slices"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"monopod/node/apiserver/serviceenv"
 )
-
-// Variables from which clients in pods learn the address of the API server.
-const (
-	envServiceHost = "KUBERNETES_SERVICE_HOST"
-	envServicePort = "KUBERNETES_SERVICE_PORT"
-	envPort        = "KUBERNETES_PORT"
-)
-
-// isServiceVariable reports whether a variable is one of the Service `kubernetes`.
-func isServiceVariable(name string) bool {
-	return name == envServiceHost || name == envServicePort || name == envServicePort+"_HTTPS" || name == envPort || strings.HasPrefix(name, envPort+"_")
-}
-
-// serviceVariables are what a kubelet sets for the Service `kubernetes`, whatever enableServiceLinks says, sorted as docker's links were. There
-// are no Services here: they name the API server itself.
-func serviceVariables(host, port string) []corev1.EnvVar {
-	tcp, address := envPort+"_"+port+"_TCP", "tcp://"+net.JoinHostPort(host, port)
-	return []corev1.EnvVar{
-		{Name: envServiceHost, Value: host},
-		{Name: envServicePort, Value: port},
-		{Name: envServicePort + "_HTTPS", Value: port},
-		{Name: envPort, Value: address},
-		{Name: tcp, Value: address},
-		{Name: tcp + "_PROTO", Value: "tcp"},
-		{Name: tcp + "_PORT", Value: port},
-		{Name: tcp + "_ADDR", Value: host},
-	}
-}
-
-// serverFor is the address of the API server as a pod reaches it: that of the kubeconfig. One on the loopback of this machine is reached by an
-// address of the Node, unless the pod shares the network of the machine.
-func serverFor(p *corev1.Pod, server string, node *corev1.Node) (host, port string, ok bool) {
-	u, err := url.Parse(server)
-	if err != nil || u.Hostname() == "" {
-		return "", "", false
-	}
-	host, port = u.Hostname(), u.Port()
-	if port == "" {
-		port = map[string]string{"http": "80"}[u.Scheme]
-		if port == "" {
-			port = "443"
-		}
-	}
-	ip := net.ParseIP(host)
-	if p.Spec.HostNetwork || host != "localhost" && (ip == nil || !ip.IsLoopback()) {
-		return host, port, true
-	}
-	if node == nil {
-		return "", "", false
-	}
-	at := slices.IndexFunc(node.Status.Addresses, func(a corev1.NodeAddress) bool { return a.Type == corev1.NodeInternalIP })
-	if at < 0 {
-		return "", "", false
-	}
-	return node.Status.Addresses[at].Address, port, true
-}
 
 // withServiceVariables adds variables to the containers of a document that set them neither by env nor by envFrom. local is the pod on this
 // machine, nil if it does not exist yet. An existing pod keeps the variables it was created with, even if it has none: other ones would
@@ -91,7 +34,7 @@ func serviceVariablesOf(p *corev1.Pod, name string) (vars []corev1.EnvVar) {
 				continue
 			}
 			for _, e := range all[i].Env {
-				if isServiceVariable(e.Name) && e.ValueFrom == nil {
+				if serviceenv.Is(e.Name) && e.ValueFrom == nil {
 					vars = append(vars, e)
 				}
 			}

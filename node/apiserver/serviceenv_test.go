@@ -1,11 +1,12 @@
 package apiserver
 
 import (
-	"fmt"
 	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"monopod/node/apiserver/serviceenv"
 )
 
 func env(c *corev1.Container) string {
@@ -26,7 +27,7 @@ func TestPodsAreToldWhereTheAPIServerIs(t *testing.T) {
 	}
 	const given = "KUBERNETES_SERVICE_HOST=10.0.0.1 KUBERNETES_SERVICE_PORT=6443 KUBERNETES_SERVICE_PORT_HTTPS=6443 KUBERNETES_PORT=tcp://10.0.0.1:6443 " +
 		"KUBERNETES_PORT_6443_TCP=tcp://10.0.0.1:6443 KUBERNETES_PORT_6443_TCP_PROTO=tcp KUBERNETES_PORT_6443_TCP_PORT=6443 KUBERNETES_PORT_6443_TCP_ADDR=10.0.0.1"
-	vars := serviceVariables("10.0.0.1", "6443")
+	vars := serviceenv.Variables("10.0.0.1", "6443")
 	settings := map[object]*fetched{
 		{"configmaps", "default", "settings"}: {doc: &corev1.ConfigMap{Data: map[string]string{"SERVICE_HOST": "x"}}},
 		{"secrets", "default", "db"}:          {doc: &corev1.Secret{Data: map[string][]byte{"KUBERNETES_SERVICE_PORT": nil}}},
@@ -39,8 +40,10 @@ func TestPodsAreToldWhereTheAPIServerIs(t *testing.T) {
 		"first of all":         {change: func(*corev1.Pod) {}, want: given + " A=$(KUBERNETES_SERVICE_HOST)"},
 		"without ServiceLinks": {change: func(p *corev1.Pod) { p.Spec.EnableServiceLinks = new(false) }, want: given + " A=$(KUBERNETES_SERVICE_HOST)"},
 		"its own": {
-			change: func(p *corev1.Pod) { p.Spec.Containers[0].Env = []corev1.EnvVar{{Name: envServiceHost, Value: "mine"}} },
-			want:   strings.Replace(given, "KUBERNETES_SERVICE_HOST=10.0.0.1 ", "", 1) + " KUBERNETES_SERVICE_HOST=mine",
+			change: func(p *corev1.Pod) {
+				p.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "KUBERNETES_SERVICE_HOST", Value: "mine"}}
+			},
+			want: strings.Replace(given, "KUBERNETES_SERVICE_HOST=10.0.0.1 ", "", 1) + " KUBERNETES_SERVICE_HOST=mine",
 		},
 		"its own, by envFrom": {
 			change: func(p *corev1.Pod) {
@@ -55,7 +58,7 @@ func TestPodsAreToldWhereTheAPIServerIs(t *testing.T) {
 		// Another agent, or another address of the server, must not recreate running pods.
 		"it was begun without them": {change: func(*corev1.Pod) {}, local: running("a"), want: "A=$(KUBERNETES_SERVICE_HOST)"},
 		"it was begun with others": {change: func(*corev1.Pod) {}, local: with(running("a"), func(p *corev1.Pod) {
-			p.Spec.Containers[0].Env = []corev1.EnvVar{{Name: envServiceHost, Value: "10.9.9.9"}, {Name: "A", Value: "b"}}
+			p.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "KUBERNETES_SERVICE_HOST", Value: "10.9.9.9"}, {Name: "A", Value: "b"}}
 		}), want: "KUBERNETES_SERVICE_HOST=10.9.9.9 A=$(KUBERNETES_SERVICE_HOST)"},
 	} {
 		doc, _, _ := boundDocument(pod(tt.change))
@@ -66,32 +69,6 @@ func TestPodsAreToldWhereTheAPIServerIs(t *testing.T) {
 		}
 		if got := env(&doc.Spec.InitContainers[0]); tt.local == nil && got != given {
 			t.Errorf("%s: the init container has %s", name, got)
-		}
-	}
-}
-
-func TestTheAddressOfTheAPIServerForAPod(t *testing.T) {
-	node := &corev1.Node{Status: corev1.NodeStatus{Addresses: []corev1.NodeAddress{{Type: corev1.NodeHostName, Address: "n1"}, {Type: corev1.NodeInternalIP, Address: "192.0.2.1"}}}}
-	host := with(running("a"), func(p *corev1.Pod) { p.Spec.HostNetwork = true })
-	for _, tt := range []struct {
-		pod    *corev1.Pod
-		server string
-		node   *corev1.Node
-		want   string
-	}{
-		{running("a"), "https://10.0.0.1:6443", node, "10.0.0.1 6443 true"},
-		{running("a"), "https://api.example.com", node, "api.example.com 443 true"},
-		{running("a"), "http://10.0.0.1", node, "10.0.0.1 80 true"},
-		{running("a"), "https://[2001:db8::1]:6443/path", node, "2001:db8::1 6443 true"},
-		{running("a"), "https://127.0.0.1:6443", node, "192.0.2.1 6443 true"},
-		{running("a"), "https://localhost:6443", node, "192.0.2.1 6443 true"},
-		{running("a"), "https://127.0.0.1:6443", nil, "  false"},
-		{host, "https://127.0.0.1:6443", nil, "127.0.0.1 6443 true"},
-		{running("a"), "", node, "  false"},
-	} {
-		host, port, ok := serverFor(tt.pod, tt.server, tt.node)
-		if got := fmt.Sprintf("%s %s %v", host, port, ok); got != tt.want {
-			t.Errorf("%s: %s", tt.server, got)
 		}
 	}
 }

@@ -17,6 +17,7 @@ import (
 
 	"monopod/node/apiserver/client"
 	"monopod/node/apiserver/mirror"
+	"monopod/node/apiserver/serviceenv"
 )
 
 // Times and bounds of the source.
@@ -35,7 +36,7 @@ const (
 var ErrSame = errors.New("nothing has changed")
 
 // errBindingsUnknown means that the pods bound to this node are not known.
-var errBindingsUnknown = errors.New("the API server has not listed the pods bound to this node yet")
+var errBindingsUnknown = errors.New("the API server has not listed the pods bound to this node, or the Services that apiServerServices asks for, yet")
 
 // bindings is the last known list of pods bound to this node.
 type bindings struct {
@@ -110,8 +111,8 @@ type gatherer struct {
 	checked map[types.UID]checked
 	// begun are the pods that exist on this machine.
 	begun map[types.UID]*corev1.Pod
-	// debugged are the pods whose ephemeral containers have been reported, with the text.
-	debugged map[types.UID]string
+	// debugged are the ephemeral containers that can never run here, by pod and name, with the message.
+	debugged map[types.UID]map[string]string
 	// given are the arguments of the last call of Conditions.
 	given map[types.UID][]corev1.PodCondition
 	// graces are the arguments of the last call of Leaving.
@@ -168,6 +169,10 @@ func (a *Agent) gatherBound(ctx context.Context, c *client.Client) error {
 func (g *gatherer) once(ctx context.Context) error {
 	pods, known := g.store.boundPods()
 	local, complete := g.cfg.Pods.Pods()
+	var all []any
+	if g.cfg.Services && known {
+		all, known = g.services.documents()
+	}
 	if !known || !complete { // what has ended must be known before it is begun again
 		g.bindings.set(nil, "", errBindingsUnknown)
 		return errBindingsUnknown
@@ -188,12 +193,8 @@ func (g *gatherer) once(ctx context.Context) error {
 		g.cfg.Conditions(given)
 		g.given = given
 	}
-	g.tellEphemeral(pods)
 	g.next, g.size = time.Now().Add(objectsEvery), 0
-	var (
-		all   []any
-		later []error
-	)
+	var later []error
 	found := gathered{map[object]*fetched{}, map[account]*token{}}
 	r := g.refuse(pods, local)
 	for _, p := range pods {
@@ -216,6 +217,7 @@ func (g *gatherer) once(ctx context.Context) error {
 		return err
 	}
 	g.bindings.set(body, tag, nil)
+	g.debug(ctx, pods, local)
 	return errors.Join(later...)
 }
 
@@ -261,8 +263,8 @@ func (g *gatherer) pod(ctx context.Context, p *corev1.Pod, found gathered) ([]an
 func (g *gatherer) introduce(p, doc *corev1.Pod, objects map[object]*fetched) {
 	var vars []corev1.EnvVar
 	node, _ := g.store.theNode()
-	if host, port, ok := serverFor(p, g.server, node); ok {
-		vars = serviceVariables(host, port)
+	if host, port, ok := serviceenv.Address(p, g.server, node); ok {
+		vars = serviceenv.Variables(host, port)
 	}
 	withServiceVariables(doc, g.begun[p.UID], vars, objects)
 }

@@ -3,6 +3,7 @@
 package apiserver
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -12,6 +13,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"monopod/manifests"
 	"monopod/manifests/decode"
@@ -207,4 +209,43 @@ func TestTheFinalStatusReachesARealAPIServerBeforeThePodIsGone(t *testing.T) {
 		}
 		r.Must(http.MethodPatch, path, map[string]any{"metadata": map[string]any{"finalizers": nil}}, nil)
 	}
+}
+
+func TestARealAPIServerAddsEphemeralContainers(t *testing.T) {
+	r := newRig(t)
+	pods := newBoard()
+	cfg := config(t, r.Kubeconfig(r.proxy.Address(), apitest.Node("n1")), pods)
+	cfg.Source, cfg.Taints = true, nil
+	cfg.Debug = func(_ context.Context, p *corev1.Pod, e corev1.EphemeralContainer) error {
+		if e.Image == "never" {
+			return &RejectedError{mirror.ReasonNotSupported, "no such thing"}
+		}
+		pods.put(with(p.DeepCopy(), func(p *corev1.Pod) {
+			p.Spec.EphemeralContainers = append(p.Spec.EphemeralContainers, e)
+			p.Status.EphemeralContainerStatuses = append(p.Status.EphemeralContainerStatuses, corev1.ContainerStatus{
+				Name: e.Name, Image: e.Image, State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 7, Reason: "Error"}},
+			})
+		}))
+		return nil
+	}
+	_, stop := startAgent(t, cfg)
+	defer stop()
+	path := "/api/v1/namespaces/default/pods/job"
+	p := r.Bind("n1", "job")
+	pods.put(with(running("job"), func(l *corev1.Pod) {
+		l.UID, l.Spec, l.Generation = p.UID, p.Spec, p.Generation
+		l.Annotations = map[string]string{mirror.AnnotationSource: mirror.SourceName}
+		l.Status.StartTime = &metav1.Time{Time: time.Now()}
+		l.Status.ContainerStatuses[0].Name = p.Spec.Containers[0].Name
+	}))
+	got := r.shows("it runs", path, isRunning)
+	got.Spec.EphemeralContainers = []corev1.EphemeralContainer{debugger("dbg", "busybox"), debugger("bad", "never")}
+	got.Spec.EphemeralContainers[0].TargetContainerName = p.Spec.Containers[0].Name
+	got.ResourceVersion = ""
+	r.Must(http.MethodPut, path+"/ephemeralcontainers", got, nil)
+	r.shows("one ran, and the other never does", path, func(got *corev1.Pod) bool {
+		all := got.Status.EphemeralContainerStatuses
+		return len(all) == 2 && all[0].Name == "dbg" && all[0].State.Terminated != nil && all[0].State.Terminated.ExitCode == 7 &&
+			all[1].Name == "bad" && all[1].State.Waiting != nil && strings.Contains(all[1].State.Waiting.Message, "no such thing")
+	})
 }

@@ -37,6 +37,8 @@ type store struct {
 	graces map[types.UID]int64
 	// refused are those that do not run here, by uid. They are not changed.
 	refused map[types.UID]*Refusal
+	// undebugged holds, by pod uid and container name, why ephemeral containers cannot run here. It is immutable.
+	undebugged map[types.UID]map[string]string
 	// rejected are those that were not admitted here, by uid: why.
 	rejected map[types.UID]rejection
 	// ends are the last states of bound pods that no longer exist here, by uid. They are not changed.
@@ -138,7 +140,7 @@ func (s *store) otherLocked(key manifests.Key, p *corev1.Pod) {
 	now := s.others[key]
 	if was == nil || now == nil || was.UID != now.UID || !equality.Semantic.DeepEqual(was.Spec, now.Spec) || !maps.Equal(was.Labels, now.Labels) ||
 		!maps.Equal(was.Annotations, now.Annotations) || (was.DeletionTimestamp == nil) != (now.DeletionTimestamp == nil) || mirror.Finished(&was.Status) != mirror.Finished(&now.Status) ||
-		!slices.Equal(mirror.GatesOf(was), mirror.GatesOf(now)) {
+		!slices.Equal(manifests.GateConditions(was), manifests.GateConditions(now)) {
 		poke(s.bound)
 	}
 }

@@ -14,6 +14,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+
+	"monopod/internal/quantity"
 )
 
 // PID is the resource of process ids. It can be reserved; a node's status does not show it.
@@ -50,7 +52,7 @@ func ParseAmount(s string) (Amount, error) {
 		}
 		return Amount{Share: p / 100}, nil
 	}
-	q, err := resource.ParseQuantity(s)
+	q, err := quantity.Parse(s)
 	if err != nil || q.Sign() < 0 {
 		return Amount{}, fmt.Errorf("%q is neither a quantity such as 100Mi nor a percentage such as 10%%", s)
 	}
@@ -94,7 +96,7 @@ func ParseReserved(written map[string]string) (corev1.ResourceList, error) {
 		if !reservable(corev1.ResourceName(name)) {
 			return nil, fmt.Errorf("%q cannot be reserved; cpu, memory, ephemeral-storage and pid can", name)
 		}
-		q, err := resource.ParseQuantity(written[name])
+		q, err := quantity.Parse(written[name])
 		if err != nil || q.Sign() < 0 {
 			return nil, fmt.Errorf("%s: %q is not a quantity such as 500m or 1Gi", name, written[name])
 		}

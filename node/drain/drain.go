@@ -8,8 +8,8 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path"
+	"path/filepath"
 	"slices"
 	"time"
 
@@ -96,7 +96,10 @@ func (s *Store) Load() (State, error) {
 // Save keeps a State, also over a power cut.
 func (s *Store) Save(st State) error {
 	if !st.Cordoned && st.Drain == nil {
-		return os.RemoveAll(s.path) // whatever it is
+		if err := atomicfile.Remove(s.path); err != nil {
+			return err
+		}
+		return atomicfile.SyncDir(filepath.Dir(s.path))
 	}
 	b, err := json.Marshal(st)
 	if err != nil {

@@ -21,6 +21,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"monopod/node/health"
+	"monopod/node/localapi"
 	"monopod/node/metrics"
 	"monopod/node/stats"
 )
@@ -169,7 +170,9 @@ func (e *Endpoints) LongRunning(r *http.Request) bool {
 	switch name {
 	case "debug":
 		return true
-	case "v1/pods", "v1/events":
+	case "pods/exec", "pods/attach", "pods/portforward":
+		return true
+	case "podreports", "pods/log", "agents/events", "agents/drain":
 		q := r.URL.Query()
 		return q.Has("watch") || q.Has("follow")
 	}
@@ -193,15 +196,46 @@ func (e *Endpoints) bucket(path string) string {
 		return first
 	case "stats", "pods", "runningpods", "configz", "healthz", "livez", "readyz", "debug":
 		return first
-	case "v1":
-		second, _, _ := strings.Cut(rest, "/")
-		switch second {
-		case "pods", "events", "sources", "why", "config", "version", "applied", "agent", "images", "drain", "cordon":
-			return first + "/" + second
-		}
+	case "api":
+		return podBucket(rest)
+	case "apis":
+		return ownBucket(strings.TrimPrefix(path, localapi.Base+"/"))
 	}
 	if e.isStream(first) {
 		return first
+	}
+	return "other"
+}
+
+// podBucket is bucket for Kubernetes API paths that connect to pods.
+func podBucket(rest string) string {
+	words := strings.Split(rest, "/")
+	if len(words) != 6 || words[1] != "namespaces" || words[3] != "pods" {
+		return "other"
+	}
+	switch words[5] {
+	case "attach", "exec", "log", "portforward":
+		return "pods/" + words[5]
+	}
+	return "other"
+}
+
+// ownBucket is bucket for the paths below the API group of monopod.
+func ownBucket(rest string) string {
+	words := strings.Split(rest, "/")
+	if words[0] == "namespaces" && len(words) > 2 {
+		words = words[2:]
+	}
+	resource := words[0]
+	switch {
+	case resource != "podreports" && resource != "agents":
+		return "other"
+	case len(words) < 3:
+		return resource
+	}
+	switch words[2] {
+	case "applied", "config", "cordon", "costs", "documents", "drain", "events", "files", "history", "images", "kubeconfig", "pulls", "rollback", "sources", "why":
+		return resource + "/" + words[2]
 	}
 	return "other"
 }

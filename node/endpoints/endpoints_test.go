@@ -230,7 +230,9 @@ func TestRequestsAreCountedByBoundedNames(t *testing.T) {
 	_, e := newNode(t, func(*Config) {})
 	for path, want := range map[string]string{
 		"/": "other", "/metrics": "metrics", "/metrics/probes": "metrics/probes", "/metrics/x": "metrics", "/exec/a/b/c": "exec", "/nonsense/x": "other", "/stats/summary": "stats",
-		"/v1/pods/default/web/log": "v1/pods", "/v1/why": "v1/why", "/v1/nonsense": "other", "/v1": "other",
+		"/api/v1/namespaces/default/pods/web/log": "pods/log", "/api/v1/namespaces/default/pods/web/exec": "pods/exec", "/api/v1/namespaces/default/pods/web/x": "other", "/api/v1/pods": "other", "/apis/monopod.dev/v1alpha1/agents/self/why": "agents/why",
+		"/apis/monopod.dev/v1alpha1/podreports": "podreports", "/apis/monopod.dev/v1alpha1/agents/self/nonsense": "other", "/apis/monopod.dev/v1alpha1/images": "other",
+		"/apis/apps/v1/podreports": "other", "/apis": "other", "/v1/pods": "other",
 	} {
 		if got := e.bucket(path); got != want {
 			t.Errorf("%s: %s, want %s", path, got, want)
@@ -240,7 +242,7 @@ func TestRequestsAreCountedByBoundedNames(t *testing.T) {
 		t.Error("methods are not bounded")
 	}
 	for path, long := range map[string]bool{
-		"/v1/pods?watch=true": true, "/v1/pods/default/web/log?follow=true": true, "/v1/pods": false, "/exec/a/b/c": true, "/debug/pprof/profile": true, "/metrics": false, "/pods": false,
+		"/apis/monopod.dev/v1alpha1/podreports?watch=true": true, "/api/v1/namespaces/default/pods/web/log?follow=true": true, "/api/v1/namespaces/default/pods/web/log": false, "/api/v1/namespaces/default/pods/web/attach": true, "/apis/monopod.dev/v1alpha1/podreports": false, "/exec/a/b/c": true, "/debug/pprof/profile": true, "/metrics": false, "/pods": false,
 	} {
 		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, nil)
 		if e.LongRunning(r) != long {
@@ -253,7 +255,7 @@ func TestAnAnswerIsReported(t *testing.T) {
 	told := 0
 	_, e := newNode(t, func(c *Config) { c.Answered = func() { told++ } })
 	socket := e.OnSocket(http.NotFoundHandler())
-	ask(t, socket, http.MethodGet, "/v1/pods")
+	ask(t, socket, http.MethodGet, "/apis/monopod.dev/v1alpha1/podreports")
 	ask(t, e.Handler(), http.MethodGet, "/healthz")
 	if told != 2 {
 		t.Errorf("of 2 answers %d were told", told)

@@ -18,7 +18,7 @@ import (
 	"monopod/node/events"
 )
 
-// Agent is what monopod itself costs the machine: the answer to GET /v1/agent.
+// Agent is monopod's own resource usage: the response to GET agents/self/costs.
 type Agent struct {
 	PID     int    `json:"pid"`
 	Version string `json:"version"`
@@ -36,14 +36,14 @@ type Agent struct {
 	Warnings []string `json:"warnings,omitempty"`
 }
 
-// ApplyRequest is the body of PUT /v1/applied: all files become one change, or none does.
+// ApplyRequest is the body of PUT agents/self/applied: all files become one change, or none do.
 type ApplyRequest struct {
 	Files []ManifestFile `json:"files"`
 	// DryRun: say what would be done, and do nothing.
 	DryRun bool `json:"dryRun,omitempty"`
 }
 
-// DeleteRequest is the body of DELETE /v1/applied. What Files and Objects name is removed as one change.
+// DeleteRequest is the body of DELETE agents/self/applied. The objects in Files and Objects are removed as one change.
 type DeleteRequest struct {
 	Files   []ManifestFile `json:"files,omitempty"`
 	Objects []ObjectRef    `json:"objects,omitempty"`
@@ -71,7 +71,7 @@ func EventsPath(f events.Filter, q url.Values) string {
 			q.Set(name, value)
 		}
 	}
-	return "/v1/events?" + q.Encode()
+	return Self("events") + "?" + q.Encode()
 }
 
 // What a stream of files has behind it.
@@ -89,7 +89,7 @@ type Written struct {
 	Warnings []string `json:"warnings,omitempty"`
 }
 
-// ImageList is the answer to GET /v1/images.
+// ImageList is the response to GET agents/self/images.
 type ImageList struct {
 	Items []Image `json:"items"`
 	// Pulls are under way.
@@ -116,7 +116,7 @@ type Image struct {
 	NeededBy []ImageNeed `json:"neededBy,omitempty"`
 }
 
-// PullRequest is the body of POST /v1/images/pull.
+// PullRequest is the body of POST agents/self/pulls.
 type PullRequest struct {
 	Images []string `json:"images"`
 	// IfNotPresent: what is here is not asked for again.
@@ -144,7 +144,7 @@ type PullEvent struct {
 	Error   string  `json:"error,omitempty"`
 }
 
-// ImageRemoval is the body of DELETE /v1/images.
+// ImageRemoval is the body of DELETE agents/self/images.
 type ImageRemoval struct {
 	// Images are references, or digests of manifests or indices.
 	Images []string `json:"images"`
@@ -176,7 +176,7 @@ type History struct {
 	Warning string `json:"warning,omitempty"`
 }
 
-// RollbackRequest is the body of POST /v1/pods/NAMESPACE/NAME/rollback.
+// RollbackRequest is the body of POST podreports/NAME/rollback.
 type RollbackRequest struct {
 	// To is the number of a revision; 0: the last one before the active one that was Ready.
 	To int `json:"to,omitempty"`
@@ -203,7 +203,7 @@ type Schedule struct {
 	Stopping []string `json:"stopping,omitempty"`
 }
 
-// DrainRequest is the body of PUT /v1/drain and PUT /v1/cordon.
+// DrainRequest is the body of PUT agents/self/drain and PUT agents/self/cordon.
 type DrainRequest struct {
 	// PriorityBelow spares pods of that priority and above.
 	PriorityBelow *int32 `json:"priorityBelow,omitempty"`
@@ -330,4 +330,20 @@ type AppliedPod struct {
 	Manifest string `json:"manifest,omitempty"`
 	// Rollback reports that an earlier revision runs instead of what was applied, unchanged, and why.
 	Rollback string `json:"rollback,omitempty"`
+}
+
+// KubeconfigRequest is the body of POST agents/self/kubeconfig: the client for which a kubeconfig of monopod's Kubernetes API is issued.
+type KubeconfigRequest struct {
+	User   string   `json:"user"`
+	Groups []string `json:"groups,omitempty"`
+	// Namespace is the default namespace of the context.
+	Namespace string `json:"namespace,omitempty"`
+	// Server is the URL of the API; empty means the one for clients on this machine.
+	Server string `json:"server,omitempty"`
+}
+
+// Kubeconfig is the response to a KubeconfigRequest.
+type Kubeconfig struct {
+	// Kubeconfig is the content of the file, in YAML.
+	Kubeconfig string `json:"kubeconfig"`
 }

@@ -50,6 +50,12 @@ func TestJSONOfEachBody(t *testing.T) {
 			`{"pid":7,"version":"v1","agent":{"processes":1,"residentBytes":2,"wakeUps":3,"preemptions":4,"writtenBytes":5,"runningNanoseconds":6},` +
 				`"shims":{"processes":0,"residentBytes":0,"wakeUps":0,"preemptions":0,"writtenBytes":0,"runningNanoseconds":0}}`,
 		},
+		{KubeconfigRequest{User: "u"}, `{"user":"u"}`},
+		{
+			KubeconfigRequest{User: "u", Groups: []string{"g"}, Namespace: "n", Server: "https://s"},
+			`{"user":"u","groups":["g"],"namespace":"n","server":"https://s"}`,
+		},
+		{Kubeconfig{Kubeconfig: "k"}, `{"kubeconfig":"k"}`},
 		{Written{}, `{}`},
 		{Written{Warnings: []string{"a device"}}, `{"warnings":["a device"]}`},
 		{PullRequest{Images: []string{"a"}}, `{"images":["a"]}`},
@@ -128,9 +134,9 @@ func TestPathsOfEvents(t *testing.T) {
 		filter events.Filter
 		query  url.Values
 	}{
-		"/v1/events?": {events.Filter{}, url.Values{}},
-		"/v1/events?kind=Pod&name=web&namespace=prod": {events.Filter{Kind: "Pod", Namespace: "prod", Name: "web"}, url.Values{}},
-		"/v1/events?name=a%26b%2Fc&watch=1":           {events.Filter{Name: "a&b/c"}, url.Values{"watch": {"1"}}},
+		"/apis/monopod.dev/v1alpha1/agents/self/events?":                                 {events.Filter{}, url.Values{}},
+		"/apis/monopod.dev/v1alpha1/agents/self/events?kind=Pod&name=web&namespace=prod": {events.Filter{Kind: "Pod", Namespace: "prod", Name: "web"}, url.Values{}},
+		"/apis/monopod.dev/v1alpha1/agents/self/events?name=a%26b%2Fc&watch=1":           {events.Filter{Name: "a&b/c"}, url.Values{"watch": {"1"}}},
 	} {
 		if got := EventsPath(tt.filter, tt.query); got != want {
 			t.Errorf("%s, want %s", got, want)

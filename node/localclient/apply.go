@@ -3,6 +3,7 @@ package localclient
 import (
 	"context"
 	"net/http"
+	"net/url"
 
 	"monopod/node/localapi"
 )
@@ -18,12 +19,12 @@ func (c *Client) Delete(ctx context.Context, r localapi.DeleteRequest) (localapi
 }
 
 func (c *Client) change(ctx context.Context, method string, request any) (result localapi.ApplyResult, err error) {
-	err = c.send(ctx, method, "/v1/applied", request, &result)
+	err = c.send(ctx, method, localapi.Self("applied"), request, &result)
 	return result, err
 }
 
 // WatchAll is Watch for all pods with a Bookmark event behind those that there are: a pod that has not been seen before it
 // does not exist. It comes only once all pods can be seen.
 func (c *Client) WatchAll(ctx context.Context, each func(PodEvent) error) error {
-	return follow(ctx, c, "/v1/pods?watch=true&sendInitialEvents=true", each)
+	return watchPods(ctx, c, "", url.Values{"sendInitialEvents": {"true"}}, each)
 }

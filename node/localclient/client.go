@@ -13,8 +13,10 @@ import (
 	"net/url"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"monopod/internal/model"
+	"monopod/node/localapi"
 	podstream "monopod/node/stream"
 )
 
@@ -81,19 +83,26 @@ func (c *Client) Live(ctx context.Context) error {
 // Pods lists pods; an empty namespace means all.
 func (c *Client) Pods(ctx context.Context, namespace string) (*corev1.PodList, error) {
 	list := &corev1.PodList{}
-	return list, c.getJSON(ctx, "/v1/pods?"+url.Values{"namespace": {namespace}}.Encode(), list)
+	err := c.getJSON(ctx, localapi.PodReports(namespace), list)
+	list.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "PodList"}
+	for i := range list.Items {
+		asPod(&list.Items[i])
+	}
+	return list, err
 }
 
 // Pod returns one pod.
 func (c *Client) Pod(ctx context.Context, namespace, name string) (*corev1.Pod, error) {
 	pod := &corev1.Pod{}
-	return pod, c.getJSON(ctx, podPath(namespace, name), pod)
+	err := c.getJSON(ctx, localapi.PodReport(namespace, name, ""), pod)
+	asPod(pod)
+	return pod, err
 }
 
 // Inputs returns the state of all inputs.
 func (c *Client) Inputs(ctx context.Context) ([]model.Input, error) {
 	var inputs []model.Input
-	return inputs, c.getJSON(ctx, "/v1/sources", &inputs)
+	return inputs, c.getJSON(ctx, localapi.Self("sources"), &inputs)
 }
 
 // ErrEnded is the end of a watch because the daemon has ended.
@@ -109,9 +118,23 @@ type PodEvent struct {
 // Watch calls each with the pods that there are and then with each change, until ctx ends or each returns
 // an error. Empty namespace and name select all.
 func (c *Client) Watch(ctx context.Context, namespace, name string, each func(PodEvent) error) error {
-	q := url.Values{"watch": {"true"}, "namespace": {namespace}, "name": {name}}
-	return follow(ctx, c, "/v1/pods?"+q.Encode(), each)
+	q := url.Values{}
+	if name != "" {
+		q.Set("fieldSelector", "metadata.name="+name)
+	}
+	return watchPods(ctx, c, namespace, q, each)
 }
+
+func watchPods(ctx context.Context, c *Client, namespace string, q url.Values, each func(PodEvent) error) error {
+	q.Set("watch", "true")
+	return follow(ctx, c, localapi.PodReports(namespace)+"?"+q.Encode(), func(e PodEvent) error {
+		asPod(&e.Object)
+		return each(e)
+	})
+}
+
+// asPod converts a report to its pod, which has the same fields.
+func asPod(p *corev1.Pod) { p.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"} }
 
 // follow calls each with each object of a stream, until ctx ends or each returns an error.
 func follow[T any](ctx context.Context, c *Client, path string, each func(T) error) error {
@@ -136,15 +159,11 @@ func follow[T any](ctx context.Context, c *Client, path string, each func(T) err
 	}
 }
 
-// Log opens the log of a container; see Server for the parameters.
+// Log opens the log of a container; the parameters are those of v1.PodLogOptions.
 func (c *Client) Log(ctx context.Context, namespace, name string, params url.Values) (io.ReadCloser, error) {
 	limit := eachPart
 	if params.Get("follow") == "true" {
 		limit = forever // the answer begins with the first line, whenever that comes
 	}
-	return c.get(ctx, podPath(namespace, name)+"/log?"+params.Encode(), limit)
-}
-
-func podPath(namespace, name string) string {
-	return "/v1/pods/" + url.PathEscape(namespace) + "/" + url.PathEscape(name)
+	return c.get(ctx, localapi.Pod(namespace, name, "log")+"?"+params.Encode(), limit)
 }

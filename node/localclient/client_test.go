@@ -71,35 +71,35 @@ func TestEachMethodHasItsRequest(t *testing.T) {
 		call         func() (any, error)
 		asked, reply string
 	}{
-		{func() (any, error) { return c.Pods(ctx, "") }, "GET /v1/pods?namespace=", `{"items":[{"metadata":{"name":"web"}}]}`},
-		{func() (any, error) { return c.Pods(ctx, "a&b") }, "GET /v1/pods?namespace=a%26b", `{"items":[]}`},
-		{func() (any, error) { return c.Pod(ctx, "shop", "web") }, "GET /v1/pods/shop/web", `{"metadata":{"name":"web"}}`},
-		{func() (any, error) { return c.Pod(ctx, "shop", "../x") }, "GET /v1/pods/shop/..%2Fx", `{"metadata":{"name":"../x"}}`},
-		{func() (any, error) { return c.Inputs(ctx) }, "GET /v1/sources", `[{"source":"file","input":"/m/a.yaml","state":"Accepted","since":"2026-01-02T03:00:00Z"}]`},
-		{func() (any, error) { return c.Agent(ctx) }, "GET /v1/agent", `{"pid":7,"version":"v1"}`},
+		{func() (any, error) { return c.Pods(ctx, "") }, "GET /apis/monopod.dev/v1alpha1/podreports", `{"items":[{"metadata":{"name":"web"}}]}`},
+		{func() (any, error) { return c.Pods(ctx, "a&b") }, "GET /apis/monopod.dev/v1alpha1/namespaces/a&b/podreports", `{"items":[]}`},
+		{func() (any, error) { return c.Pod(ctx, "shop", "web") }, "GET /apis/monopod.dev/v1alpha1/namespaces/shop/podreports/web", `{"metadata":{"name":"web"}}`},
+		{func() (any, error) { return c.Pod(ctx, "shop", "../x") }, "GET /apis/monopod.dev/v1alpha1/namespaces/shop/podreports/..%2Fx", `{"metadata":{"name":"../x"}}`},
+		{func() (any, error) { return c.Inputs(ctx) }, "GET /apis/monopod.dev/v1alpha1/agents/self/sources", `[{"source":"file","input":"/m/a.yaml","state":"Accepted","since":"2026-01-02T03:00:00Z"}]`},
+		{func() (any, error) { return c.Agent(ctx) }, "GET /apis/monopod.dev/v1alpha1/agents/self/costs", `{"pid":7,"version":"v1"}`},
 		{func() (any, error) { return c.Usage(ctx) }, "GET /stats/summary?only_cpu_and_memory=true", `{"node":{"nodeName":"n"}}`},
-		{func() (any, error) { return c.Why(ctx, "shop", "") }, "GET /v1/why?namespace=shop", `{"text":"all is fine","fine":true,"chains":[]}`},
-		{func() (any, error) { return c.Why(ctx, "shop", "web") }, "GET /v1/why/shop/web", `{"text":"fine","fine":true,"chains":[]}`},
+		{func() (any, error) { return c.Why(ctx, "shop", "") }, "GET /apis/monopod.dev/v1alpha1/agents/self/why?namespace=shop", `{"text":"all is fine","fine":true,"chains":[]}`},
+		{func() (any, error) { return c.Why(ctx, "shop", "web") }, "GET /apis/monopod.dev/v1alpha1/namespaces/shop/podreports/web/why", `{"text":"fine","fine":true,"chains":[]}`},
 		{func() (any, error) {
 			items, err := c.Objects(ctx, localapi.ObjectQuery{Kind: "Job", Name: "j"})
 			return map[string]any{"items": items}, err
-		}, "GET /v1/objects?kind=Job&name=j&namespace=", `{"items":[{"kind":"Job"}]}`},
-		{func() (any, error) { return c.Events(ctx, events.Filter{Kind: "Pod", Name: "web"}) }, "GET /v1/events?kind=Pod&name=web", `{"items":[{"reason":"Started"}]}`},
-		{func() (any, error) { return c.History(ctx, "shop", "web") }, "GET /v1/pods/shop/web/revisions", `{"namespace":"shop","name":"web","active":2}`},
-		{func() (any, error) { return c.Rollback(ctx, "shop", "web", 3) }, `POST /v1/pods/shop/web/rollback {"to":3}`, `{"active":3}`},
-		{func() (any, error) { return c.Schedule(ctx) }, "GET /v1/drain", `{"cordoned":true}`},
-		{func() (any, error) { return c.Cordon(ctx, localapi.DrainRequest{UntilBoot: true}) }, `PUT /v1/cordon {"untilBoot":true}`, `{"cordoned":true}`},
-		{func() (any, error) { return c.Drain(ctx, localapi.DrainRequest{PriorityBelow: &ten}) }, `PUT /v1/drain {"priorityBelow":10}`, `{"drained":true}`},
-		{func() (any, error) { return c.Undrain(ctx) }, "DELETE /v1/drain {}", `{"drained":false}`},
-		{func() (any, error) { return c.Apply(ctx, localapi.ApplyRequest{Files: files, DryRun: true}) }, `PUT /v1/applied {"files":[{"name":"a.yaml","content":"eA=="}],"dryRun":true}`, `{"objects":[{"kind":"Pod","name":"web","verdict":"created"}]}`},
+		}, "GET /apis/monopod.dev/v1alpha1/agents/self/documents?kind=Job&name=j&namespace=", `{"items":[{"kind":"Job"}]}`},
+		{func() (any, error) { return c.Events(ctx, events.Filter{Kind: "Pod", Name: "web"}) }, "GET /apis/monopod.dev/v1alpha1/agents/self/events?kind=Pod&name=web", `{"items":[{"reason":"Started"}]}`},
+		{func() (any, error) { return c.History(ctx, "shop", "web") }, "GET /apis/monopod.dev/v1alpha1/namespaces/shop/podreports/web/history", `{"namespace":"shop","name":"web","active":2}`},
+		{func() (any, error) { return c.Rollback(ctx, "shop", "web", 3) }, `POST /apis/monopod.dev/v1alpha1/namespaces/shop/podreports/web/rollback {"to":3}`, `{"active":3}`},
+		{func() (any, error) { return c.Schedule(ctx) }, "GET /apis/monopod.dev/v1alpha1/agents/self/drain", `{"cordoned":true}`},
+		{func() (any, error) { return c.Cordon(ctx, localapi.DrainRequest{UntilBoot: true}) }, `PUT /apis/monopod.dev/v1alpha1/agents/self/cordon {"untilBoot":true}`, `{"cordoned":true}`},
+		{func() (any, error) { return c.Drain(ctx, localapi.DrainRequest{PriorityBelow: &ten}) }, `PUT /apis/monopod.dev/v1alpha1/agents/self/drain {"priorityBelow":10}`, `{"drained":true}`},
+		{func() (any, error) { return c.Undrain(ctx) }, "DELETE /apis/monopod.dev/v1alpha1/agents/self/drain {}", `{"drained":false}`},
+		{func() (any, error) { return c.Apply(ctx, localapi.ApplyRequest{Files: files, DryRun: true}) }, `PUT /apis/monopod.dev/v1alpha1/agents/self/applied {"files":[{"name":"a.yaml","content":"eA=="}],"dryRun":true}`, `{"objects":[{"kind":"Pod","name":"web","verdict":"created"}]}`},
 		{func() (any, error) {
 			return c.Delete(ctx, localapi.DeleteRequest{Objects: []localapi.ObjectRef{{Kind: "Pod", Namespace: "shop", Name: "web"}}})
-		}, `DELETE /v1/applied {"objects":[{"kind":"Pod","namespace":"shop","name":"web"}]}`, `{"notes":["n"]}`},
-		{func() (any, error) { return c.Images(ctx) }, "GET /v1/images", `{"items":[{"digest":"sha256:1"}]}`},
+		}, `DELETE /apis/monopod.dev/v1alpha1/agents/self/applied {"objects":[{"kind":"Pod","namespace":"shop","name":"web"}]}`, `{"notes":["n"]}`},
+		{func() (any, error) { return c.Images(ctx) }, "GET /apis/monopod.dev/v1alpha1/agents/self/images", `{"items":[{"digest":"sha256:1"}]}`},
 		{func() (any, error) {
 			return c.RemoveImages(ctx, localapi.ImageRemoval{Images: []string{"a"}, Force: true})
-		}, `DELETE /v1/images {"images":["a"],"force":true}`, `{"images":[{"image":"a","error":"used"}]}`},
-		{func() (any, error) { return c.Pulls(ctx, []string{"a", "b"}) }, "GET /v1/images/pulls?image=a&image=b", `[{"image":"a","done":1,"total":2}]`},
+		}, `DELETE /apis/monopod.dev/v1alpha1/agents/self/images {"images":["a"],"force":true}`, `{"images":[{"image":"a","error":"used"}]}`},
+		{func() (any, error) { return c.Pulls(ctx, []string{"a", "b"}) }, "GET /apis/monopod.dev/v1alpha1/agents/self/pulls?image=a&image=b", `[{"image":"a","done":1,"total":2}]`},
 		{func() (any, error) { return nil, c.Live(ctx) }, "GET /livez", `null`},
 	} {
 		asked, reply = "", tt.reply
@@ -171,22 +171,22 @@ func TestStreamsEndWithTheDaemon(t *testing.T) {
 		call        func(got *[]string) error
 		want        string
 	}{
-		{"pods", "/v1/pods?name=web&namespace=shop&watch=true", []string{pod("ADDED", "web"), "\n" + pod("DELETED", "web")}, func(got *[]string) error {
+		{"pods", "/apis/monopod.dev/v1alpha1/namespaces/shop/podreports?fieldSelector=metadata.name%3Dweb&watch=true", []string{pod("ADDED", "web"), "\n" + pod("DELETED", "web")}, func(got *[]string) error {
 			return c.Watch(ctx, "shop", "web", pods(got))
 		}, "ADDED web, DELETED web"},
-		{"all pods", "/v1/pods?watch=true&sendInitialEvents=true", []string{pod(localapi.Bookmark, "")}, func(got *[]string) error {
+		{"all pods", "/apis/monopod.dev/v1alpha1/podreports?sendInitialEvents=true&watch=true", []string{pod(localapi.Bookmark, "")}, func(got *[]string) error {
 			return c.WatchAll(ctx, pods(got))
 		}, "BOOKMARK "},
-		{"cut off", "/v1/pods?watch=true&sendInitialEvents=true", []string{pod("ADDED", "web") + `{"type":"MOD`}, func(got *[]string) error {
+		{"cut off", "/apis/monopod.dev/v1alpha1/podreports?sendInitialEvents=true&watch=true", []string{pod("ADDED", "web") + `{"type":"MOD`}, func(got *[]string) error {
 			return c.WatchAll(ctx, pods(got))
 		}, "ADDED web"},
-		{"events", "/v1/events?namespace=shop&watch=true", []string{`{"type":"ADDED","object":{"reason":"Started"}}`}, func(got *[]string) error {
+		{"events", "/apis/monopod.dev/v1alpha1/agents/self/events?namespace=shop&watch=true", []string{`{"type":"ADDED","object":{"reason":"Started"}}`}, func(got *[]string) error {
 			return c.WatchEvents(ctx, events.Filter{Namespace: "shop"}, func(e localapi.EventChange) error {
 				*got = append(*got, e.Type+" "+e.Object.Reason)
 				return nil
 			})
 		}, "ADDED Started"},
-		{"the schedule", "/v1/drain?watch=true", []string{`{"object":{"drained":true}}`, `{"object":{}}`}, func(got *[]string) error {
+		{"the schedule", "/apis/monopod.dev/v1alpha1/agents/self/drain?watch=true", []string{`{"object":{"drained":true}}`, `{"object":{}}`}, func(got *[]string) error {
 			return c.WatchSchedule(ctx, func(s localapi.Schedule) error {
 				*got = append(*got, fmt.Sprint(s.Drained))
 				return nil
@@ -255,7 +255,7 @@ func TestPullEndsWithItsLastImage(t *testing.T) {
 		return strings.Join(got, ", "), err
 	}
 	reply = []string{`{"image":"a","state":"Pulling","done":1}`, `{"image":"hang","state":"Failed"}`, `{"image":"a","state":"Pulled"}`}
-	if got, err := pull("a", "hang"); err != nil || got != "a Pulling, hang Failed, a Pulled" || asked != `POST /v1/images/pull {"images":["a","hang"],"ifNotPresent":true}` {
+	if got, err := pull("a", "hang"); err != nil || got != "a Pulling, hang Failed, a Pulled" || asked != `POST /apis/monopod.dev/v1alpha1/agents/self/pulls {"images":["a","hang"],"ifNotPresent":true}` {
 		t.Errorf("%s: %q, %v", asked, got, err)
 	}
 	if got, err := pull("a", "b"); !errors.Is(err, localclient.ErrEnded) || got == "" {
@@ -278,7 +278,11 @@ func TestErrorsOfTheDaemon(t *testing.T) {
 		w.WriteHeader(status)
 		fmt.Fprint(w, reply)
 	})
-	status, reply = http.StatusNotFound, `{"kind":"Status","status":"Failure","message":"no pod web","reason":"NotFound","code":404}`
+	status, reply = http.StatusNotFound, `{"kind":"Status","status":"Failure","message":"no such path","reason":"NotFound","code":404}`
+	if _, err := c.Pod(t.Context(), "shop", "web"); apierrors.IsNotFound(err) || err == nil || !strings.HasPrefix(err.Error(), "the running monopod is older than this command") {
+		t.Errorf("an older daemon: %v", err)
+	}
+	reply = `{"kind":"Status","status":"Failure","message":"no pod web","reason":"NotFound","code":404,"details":{"group":"monopod.dev"}}`
 	if _, err := c.Pod(t.Context(), "shop", "web"); !apierrors.IsNotFound(err) || err.Error() != "no pod web" {
 		t.Errorf("its Status: %v", err)
 	}
@@ -286,15 +290,15 @@ func TestErrorsOfTheDaemon(t *testing.T) {
 		status      int
 		reply, want string
 	}{
-		{http.StatusBadGateway, " <html>\n", "answer to /v1/pods/shop/web: 502 Bad Gateway: <html>"},
-		{http.StatusTeapot, `{"kind":"Pod"}`, `answer to /v1/pods/shop/web: 418 I'm a teapot: {"kind":"Pod"}`},
-		{http.StatusBadGateway, strings.Repeat("x", 5000), "answer to /v1/pods/shop/web: 502 Bad Gateway: " + strings.Repeat("x", 1024) + "..."},
-		{http.StatusOK, `[]`, "answer to /v1/pods/shop/web: json: cannot unmarshal array into Go value of type v1.Pod"},
-		{http.StatusOK, `{"metadata":`, "answer to /v1/pods/shop/web: unexpected EOF"},
+		{http.StatusBadGateway, " <html>\n", "answer to /apis/monopod.dev/v1alpha1/namespaces/shop/podreports/web: 502 Bad Gateway: <html>"},
+		{http.StatusTeapot, `{"kind":"Pod"}`, `answer to /apis/monopod.dev/v1alpha1/namespaces/shop/podreports/web: 418 I'm a teapot: {"kind":"Pod"}`},
+		{http.StatusBadGateway, strings.Repeat("x", 5000), "answer to /apis/monopod.dev/v1alpha1/namespaces/shop/podreports/web: 502 Bad Gateway: " + strings.Repeat("x", 1024) + "..."},
+		{http.StatusOK, `[]`, "answer to /apis/monopod.dev/v1alpha1/namespaces/shop/podreports/web: json: cannot unmarshal array into Go value of type v1.Pod"},
+		{http.StatusOK, `{"metadata":`, "answer to /apis/monopod.dev/v1alpha1/namespaces/shop/podreports/web: unexpected EOF"},
 	} {
 		status, reply = tt.status, tt.reply
 		_, err := c.Pod(t.Context(), "shop", "web")
-		if foreign, ok := errors.AsType[*localclient.AnswerError](err); !ok || foreign.Path != "/v1/pods/shop/web" || err.Error() != tt.want {
+		if foreign, ok := errors.AsType[*localclient.AnswerError](err); !ok || foreign.Path != "/apis/monopod.dev/v1alpha1/namespaces/shop/podreports/web" || err.Error() != tt.want {
 			t.Errorf("%d %.20s: %v", tt.status, tt.reply, err)
 		}
 	}
@@ -362,7 +366,7 @@ func TestLogsAreStreamed(t *testing.T) {
 			t.Fatal(err)
 		}
 		b, err := io.ReadAll(body)
-		if string(b) != "one\ntwo\n" || err != nil || body.Close() != nil || asked != "/v1/pods/shop/web/log?container=a&follow="+follow {
+		if string(b) != "one\ntwo\n" || err != nil || body.Close() != nil || asked != "/api/v1/namespaces/shop/pods/web/log?container=a&follow="+follow {
 			t.Errorf("%s: %q, %v", asked, b, err)
 		}
 	}
@@ -391,7 +395,7 @@ func TestFilesAreRead(t *testing.T) {
 	if err != nil || strings.Join(warnings, ", ") != "a socket was omitted, so was a device" {
 		t.Errorf("warnings %q, %v", warnings, err)
 	}
-	if want := "/v1/pods/shop/web/files?container=a&path=%2Fsrv%2Fx+y"; asked != want {
+	if want := "/apis/monopod.dev/v1alpha1/namespaces/shop/podreports/web/files?container=a&path=%2Fsrv%2Fx+y"; asked != want {
 		t.Errorf("asked %s, want %s", asked, want)
 	}
 	trailer = "the disk is broken"
@@ -417,7 +421,7 @@ func TestFilesAreWritten(t *testing.T) {
 	})
 	for name, query := range map[string]string{"": "container=a&path=%2Fsrv%2Fx+y", "n": "container=a&name=n&path=%2Fsrv%2Fx+y"} {
 		written, err := c.WriteFiles(t.Context(), place, name, strings.NewReader("tar"))
-		if want := "PUT /v1/pods/shop/web/files?" + query + " application/x-tar tar"; err != nil || asked != want || len(written.Warnings) != 1 {
+		if want := "PUT /apis/monopod.dev/v1alpha1/namespaces/shop/podreports/web/files?" + query + " application/x-tar tar"; err != nil || asked != want || len(written.Warnings) != 1 {
 			t.Errorf("asked %s, want %s: %+v, %v", asked, want, written, err)
 		}
 	}
@@ -427,7 +431,7 @@ func TestAnswersAreBounded(t *testing.T) {
 	c := serve(t, answer(`{"items":[`+strings.Repeat(`{"metadata":{"name":"web"}},`, 100)+`{}]}`))
 	c.Limits.Answer = 1000
 	_, err := c.Pods(t.Context(), "")
-	if _, ok := errors.AsType[*localclient.AnswerError](err); !ok || err.Error() != "answer to /v1/pods?namespace=: it is too long" {
+	if _, ok := errors.AsType[*localclient.AnswerError](err); !ok || err.Error() != "answer to /apis/monopod.dev/v1alpha1/podreports: it is too long" {
 		t.Errorf("%v", err)
 	}
 	c.Limits.Answer = 10000
@@ -529,7 +533,7 @@ func TestStreamsOfPodsUseTheSocket(t *testing.T) {
 		asked = r.URL.Path
 		w.WriteHeader(http.StatusNotFound)
 	})
-	if _, err := c.Streams().Exec(t.Context(), place.Pod, "a", []string{"true"}, streams.Streams{}); err == nil || asked != "/exec/shop/web/a" {
+	if _, err := c.Streams().Exec(t.Context(), place.Pod, "a", []string{"true"}, streams.Streams{}); err == nil || asked != "/api/v1/namespaces/shop/pods/web/exec" {
 		t.Errorf("asked %s: %v", asked, err)
 	}
 }

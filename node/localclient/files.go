@@ -22,7 +22,7 @@ type FilePlace struct {
 func (p FilePlace) url(more url.Values) string {
 	q := url.Values{"container": {p.Container}, "path": {p.Path}}
 	maps.Copy(q, more)
-	return podPath(p.Pod.Namespace, p.Pod.Name) + "/files?" + q.Encode()
+	return localapi.PodReport(p.Pod.Namespace, p.Pod.Name, "files") + "?" + q.Encode()
 }
 
 // ReadFiles passes the tree at a place to take, as a stream of tar. It returns the warnings that come with it.

@@ -17,7 +17,7 @@ import (
 // Agent returns what the daemon costs the machine.
 func (c *Client) Agent(ctx context.Context) (localapi.Agent, error) {
 	var a localapi.Agent
-	return a, c.getJSON(ctx, "/v1/agent", &a)
+	return a, c.getJSON(ctx, localapi.Self("costs"), &a)
 }
 
 // Usage returns what the machine, its pods and their containers use of processors and memory.
@@ -28,9 +28,9 @@ func (c *Client) Usage(ctx context.Context) (statsapi.Summary, error) {
 
 // Why asks about one pod, or with an empty name about everything that is not fine.
 func (c *Client) Why(ctx context.Context, namespace, name string) (why.Answer, error) {
-	path := "/v1/why?" + url.Values{"namespace": {namespace}}.Encode()
+	path := localapi.Self("why") + "?" + url.Values{"namespace": {namespace}}.Encode()
 	if name != "" {
-		path = "/v1/why/" + url.PathEscape(namespace) + "/" + url.PathEscape(name)
+		path = localapi.PodReport(namespace, name, "why")
 	}
 	var a why.Answer
 	return a, c.getJSON(ctx, path, &a)
@@ -42,7 +42,7 @@ func (c *Client) Objects(ctx context.Context, q localapi.ObjectQuery) ([]json.Ra
 		Items []json.RawMessage `json:"items"`
 	}
 	values := url.Values{"kind": {q.Kind}, "namespace": {q.Namespace}, "name": {q.Name}}
-	return list.Items, c.getJSON(ctx, "/v1/objects?"+values.Encode(), &list)
+	return list.Items, c.getJSON(ctx, localapi.Self("documents")+"?"+values.Encode(), &list)
 }
 
 // Events lists events, the oldest first.
@@ -60,42 +60,48 @@ func (c *Client) WatchEvents(ctx context.Context, f events.Filter, each func(loc
 // History returns the revisions of a pod.
 func (c *Client) History(ctx context.Context, namespace, name string) (*localapi.History, error) {
 	h := &localapi.History{}
-	return h, c.getJSON(ctx, podPath(namespace, name)+"/revisions", h)
+	return h, c.getJSON(ctx, localapi.PodReport(namespace, name, "history"), h)
 }
 
 // Rollback takes a pod to a revision; see RollbackRequest.
 func (c *Client) Rollback(ctx context.Context, namespace, name string, to int) (*localapi.History, error) {
 	h := &localapi.History{}
-	return h, c.send(ctx, http.MethodPost, podPath(namespace, name)+"/rollback", localapi.RollbackRequest{To: to}, h)
+	return h, c.send(ctx, http.MethodPost, localapi.PodReport(namespace, name, "rollback"), localapi.RollbackRequest{To: to}, h)
 }
 
 // Schedule reports whether pods may run.
 func (c *Client) Schedule(ctx context.Context) (localapi.Schedule, error) {
 	var s localapi.Schedule
-	return s, c.getJSON(ctx, "/v1/drain", &s)
+	return s, c.getJSON(ctx, localapi.Self("drain"), &s)
 }
 
 // WatchSchedule calls each with the Schedule of now and with each other one, until ctx ends or each returns an error.
 func (c *Client) WatchSchedule(ctx context.Context, each func(localapi.Schedule) error) error {
-	return follow(ctx, c, "/v1/drain?watch=true", func(e localapi.ScheduleEvent) error { return each(e.Object) })
+	return follow(ctx, c, localapi.Self("drain")+"?watch=true", func(e localapi.ScheduleEvent) error { return each(e.Object) })
 }
 
 // Cordon is that of Scheduler.
 func (c *Client) Cordon(ctx context.Context, r localapi.DrainRequest) (localapi.Schedule, error) {
-	return reschedule(ctx, c, http.MethodPut, "/v1/cordon", r)
+	return reschedule(ctx, c, http.MethodPut, localapi.Self("cordon"), r)
 }
 
 // Drain is that of Scheduler.
 func (c *Client) Drain(ctx context.Context, r localapi.DrainRequest) (localapi.Schedule, error) {
-	return reschedule(ctx, c, http.MethodPut, "/v1/drain", r)
+	return reschedule(ctx, c, http.MethodPut, localapi.Self("drain"), r)
 }
 
 // Undrain is that of Scheduler.
 func (c *Client) Undrain(ctx context.Context) (localapi.Schedule, error) {
-	return reschedule(ctx, c, http.MethodDelete, "/v1/drain", struct{}{})
+	return reschedule(ctx, c, http.MethodDelete, localapi.Self("drain"), struct{}{})
 }
 
 func reschedule(ctx context.Context, c *Client, method, path string, request any) (s localapi.Schedule, err error) {
 	err = c.send(ctx, method, path, request, &s)
 	return s, err
+}
+
+// Kubeconfig returns a kubeconfig with a new client certificate for monopod's Kubernetes API.
+func Kubeconfig(ctx context.Context, c *Client, r localapi.KubeconfigRequest) (k localapi.Kubeconfig, err error) {
+	err = c.send(ctx, http.MethodPost, localapi.Self("kubeconfig"), r, &k)
+	return k, err
 }

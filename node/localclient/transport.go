@@ -14,6 +14,8 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"monopod/node/localapi"
 )
 
 // transport sends requests to the socket, and bounds the time and the size of each answer. It knows no path of the API.
@@ -109,9 +111,17 @@ func (t *transport) answer(req *http.Request, u until) (*http.Response, error) {
 	}
 	status := metav1.Status{}
 	if json.Unmarshal(b, &status) == nil && status.Kind == "Status" {
+		if isOlder(path, &status) {
+			return nil, fmt.Errorf("the running monopod is older than this command and does not know %s; use the same release of both", path)
+		}
 		return nil, &apierrors.StatusError{ErrStatus: status}
 	}
 	return nil, &AnswerError{Path: path, Err: fmt.Errorf("%s: %s", res.Status, shortened(strings.TrimSpace(string(b))))}
+}
+
+// isOlder reports whether an older daemon does not know the path: errors of this release name the object on all of its own paths.
+func isOlder(path string, s *metav1.Status) bool {
+	return s.Code == http.StatusNotFound && strings.HasPrefix(path, localapi.Base+"/") && (s.Details == nil || s.Details.Group == "" && s.Details.Kind == "")
 }
 
 // warn passes on the text of a Warning header: code, agent, quoted text.

@@ -92,6 +92,14 @@ func world() *Zone {
 		service("inside", func(s *corev1.ServiceSpec) {
 			s.Type, s.ExternalName = corev1.ServiceTypeExternalName, "one.default.svc.cluster.local."
 		}),
+		service("addressed", func(s *corev1.ServiceSpec) {
+			s.Selector, s.ClusterIP, s.ClusterIPs = map[string]string{"app": "web"}, "10.96.0.10", []string{"10.96.0.10", "fd10:96::a"}
+			s.Ports = []corev1.ServicePort{{Name: "http", Port: 80, TargetPort: intstr.FromInt32(8080)}}
+		}),
+		service("unready", func(s *corev1.ServiceSpec) {
+			s.Selector, s.ClusterIP, s.ClusterIPs = map[string]string{"app": "nothing"}, "10.96.0.11", []string{"10.96.0.11"}
+			s.Ports = []corev1.ServicePort{{Name: "dns", Port: 53, Protocol: corev1.ProtocolUDP, TargetPort: intstr.FromString("dns")}, {Port: 80}}
+		}),
 		service("outside", func(s *corev1.ServiceSpec) {
 			s.Type, s.ExternalName = corev1.ServiceTypeExternalName, "www.example.com"
 		}),
@@ -157,6 +165,13 @@ func TestNamesStandForThePodsOfTheMoment(t *testing.T) {
 		{"a pod without an address yet", "starting" + d, dnsmessage.TypeA, "NameError"},
 		{"a service, not the pod of that name, by its ready pods", "web" + d, dnsmessage.TypeA, "Success 10.0.0.2 10.0.0.3"},
 		{"a service that takes unready pods", "early" + d, dnsmessage.TypeA, "Success 10.0.0.2 10.0.0.3 10.0.0.4"},
+		{"a service with an address", "addressed" + d, dnsmessage.TypeA, "Success 10.96.0.10"},
+		{"a service with an IPv6 address", "addressed" + d, dnsmessage.TypeAAAA, "Success fd10:96::a"},
+		{"ports of a service with an address", "_http._tcp.addressed" + d, dnsmessage.TypeSRV, "Success addressed.default.svc:80"},
+		{"its ports do not depend on pods", "_dns._udp.unready" + d, dnsmessage.TypeSRV, "Success unready.default.svc:53"},
+		{"a port without a name", "_._tcp.unready" + d, dnsmessage.TypeSRV, "NameError"},
+		{"a pod of a service with an address", "10-0-0-2.addressed" + d, dnsmessage.TypeA, "Success 10.0.0.2"},
+		{"the way back to a service", "10.0.96.10.in-addr.arpa.", dnsmessage.TypePTR, "Success addressed" + d},
 		{"a service without pods", "empty" + d, dnsmessage.TypeA, "Success"},
 		{"a service without selector", "manual" + d, dnsmessage.TypeA, "Success"},
 		{"a host name in a subdomain", "primary.db" + d, dnsmessage.TypeA, "Success 10.0.0.6"},
@@ -369,7 +384,7 @@ func TestTheServerAnswersAndPassesOn(t *testing.T) {
 	tests := []struct{ network, name, want string }{
 		{"udp", "one.default.svc.cluster.local.", "Success 10.0.0.1"},
 		{"tcp", "one.default.svc.cluster.local.", "Success 10.0.0.1"},
-		{"udp", "www.example.com.", "Success 192.0.2.80"}, // by the third: the first are we, nobody is at the second
+		{"udp", "www.example.com.", "Success 192.0.2.80"}, // from the third server: the first is ours, the second is down
 		{"udp", "nowhere.example.com.", "NameError"},
 		{"udp", "outside.default.svc.cluster.local.", "Success 192.0.2.80 =www.example.com."},
 	}

@@ -323,7 +323,7 @@ func (s *Server) local(q query, code dnsmessage.RCode) *reply {
 		}
 		return r
 	}
-	if addr, ok := reverseAddr(q.name); ok && s.inSubnets(addr) {
+	if addr, ok := reverseAddr(q.name); ok && (s.inSubnets(addr) || z.reverse[addr] != "") {
 		return z.pointer(q, addr)
 	}
 	return nil

@@ -19,15 +19,17 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
+
+	"monopod/manifests"
 )
 
 // Zone is what is known of all names at one moment. It never changes.
 //
 //	<pod>.<namespace>.svc.<domain>                     the pod
 //	<hostname>.<subdomain>.<namespace>.svc.<domain>    the pods with this hostname and subdomain
-//	<service>.<namespace>.svc.<domain>                 the ready pods that the Service selects
+//	<service>.<namespace>.svc.<domain>                 the addresses of the Service, or the ready pods that it selects
 //	<a-b-c-d>.<service>.<namespace>.svc.<domain>       one of those, by its address
-//	_<port>._<protocol>.<service>.<namespace>...       their ports (SRV)
+//	_<port>._<protocol>.<service>.<namespace>...       the port of a Service with addresses, else those of its pods (SRV)
 //	<a-b-c-d>.<namespace>.pod.<domain>                 the pod with that address
 type Zone struct {
 	domain string
@@ -106,22 +108,40 @@ func (z *Zone) svc(labels ...string) string {
 	return strings.ToLower(strings.Join(append(labels, "svc", z.domain), "."))
 }
 
-// service enters a Service, by the pods that it selects now. There is no proxy: its own ports and addresses do not
-// exist, and SRV records name the ports of the pods.
+// service enters a Service: its addresses and ports, or without addresses those of the pods that it selects now.
 func (b *zoneBuilder) service(s *corev1.Service) {
 	name := b.svc(s.Name, s.Namespace)
 	if s.Spec.Type == corev1.ServiceTypeExternalName {
 		b.records[name] = record{alias: strings.ToLower(strings.TrimSuffix(s.Spec.ExternalName, "."))}
 		return
 	}
-	r := record{}
+	r, ips := record{}, clusterIPs(s)
 	for _, h := range b.selected(s) {
 		r.addrs = append(r.addrs, h.addrs...)
 		for _, target := range b.endpoint(h, name) {
-			b.servicePorts(s, h.pod, target, name)
+			if len(ips) == 0 {
+				b.ports(s, target, name, func(p *corev1.ServicePort) int32 { return manifests.TargetPort(p, h.pod) })
+			}
 		}
 	}
+	if len(ips) > 0 {
+		r.addrs = ips
+		for _, a := range ips {
+			b.reverse[a] = name
+		}
+		b.ports(s, name, name, func(p *corev1.ServicePort) int32 { return p.Port })
+	}
 	b.records[name] = r
+}
+
+// clusterIPs returns the addresses of a Service.
+func clusterIPs(s *corev1.Service) (out []netip.Addr) {
+	for _, ip := range s.Spec.ClusterIPs {
+		if a, err := netip.ParseAddr(ip); err == nil {
+			out = append(out, a.Unmap())
+		}
+	}
+	return out
 }
 
 // selected returns the pods behind a Service.
@@ -132,18 +152,12 @@ func (b *zoneBuilder) selected(s *corev1.Service) []host {
 	match := labels.SelectorFromSet(s.Spec.Selector)
 	var out []host
 	for _, h := range b.hosts {
-		usable := s.Spec.PublishNotReadyAddresses || isReady(h.pod) && h.pod.DeletionTimestamp == nil
+		usable := s.Spec.PublishNotReadyAddresses || manifests.IsReady(h.pod) && h.pod.DeletionTimestamp == nil
 		if h.pod.Namespace == s.Namespace && match.Matches(labels.Set(h.pod.Labels)) && usable {
 			out = append(out, h)
 		}
 	}
 	return out
-}
-
-func isReady(p *corev1.Pod) bool {
-	return slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool {
-		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
-	})
 }
 
 // endpoint enters the names of a pod below a Service's, one for each address, and returns them. A pod with a host
@@ -172,10 +186,11 @@ func dashed(a netip.Addr) string {
 	}, a.StringExpanded())
 }
 
-// servicePorts enters the SRV records of one pod.
-func (b *zoneBuilder) servicePorts(s *corev1.Service, pod *corev1.Pod, target, service string) {
-	for _, p := range s.Spec.Ports {
-		number := targetPort(p, pod)
+// ports enters the SRV records of one target: the Service itself or one of its pods. of returns its number of a port; 0: it has none.
+func (b *zoneBuilder) ports(s *corev1.Service, target, service string, of func(*corev1.ServicePort) int32) {
+	for i := range s.Spec.Ports {
+		p := &s.Spec.Ports[i]
+		number := uint16(of(p))
 		if p.Name == "" || number == 0 {
 			continue
 		}
@@ -185,21 +200,6 @@ func (b *zoneBuilder) servicePorts(s *corev1.Service, pod *corev1.Pod, target, s
 		r.ports = append(r.ports, port{target: target, number: number})
 		b.records[name] = r
 	}
-}
-
-// targetPort returns the port of the pod behind one of a Service; 0 when the pod has none of that name.
-func targetPort(p corev1.ServicePort, pod *corev1.Pod) uint16 {
-	if name := p.TargetPort.StrVal; name != "" {
-		for i := range pod.Spec.Containers {
-			for _, c := range pod.Spec.Containers[i].Ports {
-				if c.Name == name && cmp.Or(c.Protocol, corev1.ProtocolTCP) == cmp.Or(p.Protocol, corev1.ProtocolTCP) {
-					return uint16(c.ContainerPort)
-				}
-			}
-		}
-		return 0
-	}
-	return uint16(cmp.Or(p.TargetPort.IntVal, p.Port))
 }
 
 // hostname is what a pod calls itself, without its domain.

@@ -8,7 +8,6 @@ import (
 	"golang.org/x/net/dns/dnsmessage"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
 // asked answers questions of type A from a zone.
@@ -45,29 +44,6 @@ func TestAddressesThatAreNoneAreLeftOut(t *testing.T) {
 	for name, want := range map[string]string{"a.default.svc.cluster.local.": "Success 10.0.0.1", "b.default.svc.cluster.local.": "NameError"} {
 		if got := asked(t, z, name); got != want {
 			t.Errorf("%s: %s", name, got)
-		}
-	}
-}
-
-func TestPortsOfPodsBehindAService(t *testing.T) {
-	p := pod("web", func(p *corev1.Pod) {
-		p.Spec.Containers = []corev1.Container{{Ports: []corev1.ContainerPort{{Name: "dns", ContainerPort: 5353, Protocol: corev1.ProtocolUDP}}}, {
-			Ports: []corev1.ContainerPort{{Name: "http", ContainerPort: 8080}, {Name: "dns", ContainerPort: 5354}},
-		}}
-	})
-	for _, tt := range []struct {
-		port corev1.ServicePort
-		want uint16
-	}{
-		{corev1.ServicePort{Port: 80}, 80},
-		{corev1.ServicePort{Port: 80, TargetPort: intstr.FromInt32(8081)}, 8081},
-		{corev1.ServicePort{Port: 80, TargetPort: intstr.FromString("http")}, 8080},
-		{corev1.ServicePort{Port: 53, TargetPort: intstr.FromString("dns")}, 5354},
-		{corev1.ServicePort{Port: 53, TargetPort: intstr.FromString("dns"), Protocol: corev1.ProtocolUDP}, 5353},
-		{corev1.ServicePort{Port: 80, TargetPort: intstr.FromString("http"), Protocol: corev1.ProtocolUDP}, 0},
-	} {
-		if got := targetPort(tt.port, p); got != tt.want {
-			t.Errorf("%+v: %d, want %d", tt.port, got, tt.want)
 		}
 	}
 }

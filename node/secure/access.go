@@ -63,7 +63,7 @@ type Access struct {
 	Tokens []Authenticator
 	// Anonymous means that requests without credentials are made by system:anonymous.
 	Anonymous bool
-	// Authorizer decides. It must allow one of the subresources of a path.
+	// Authorizer decides. It must allow one of the subresources of a path. With nil, the handler authorizes.
 	Authorizer Authorizer
 }
 
@@ -89,6 +89,10 @@ func (a *Access) check(r *http.Request) *refusal {
 	user, err := a.authenticate(r)
 	if err != nil {
 		return &refusal{http.StatusUnauthorized, "Unauthorized", err.Error()}
+	}
+	if a.Authorizer == nil {
+		*r = *r.WithContext(context.WithValue(r.Context(), userKey{}, user))
+		return nil
 	}
 	subresources := Subresources(r.URL.Path)
 	var errs []error

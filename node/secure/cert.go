@@ -28,8 +28,8 @@ import (
 // Certificate is a server certificate in two files that are re-read when they change.
 type Certificate struct {
 	certFile, keyFile string
-	// own, which may be nil, creates the files if there are no usable ones.
-	own *selfSigned
+	// ensure, which may be nil, creates the files if they are missing or unusable. known is the certificate last read from them.
+	ensure func(known *x509.Certificate) error
 	// instead, which may be nil, is used while the files contain no certificate.
 	instead *Certificate
 	log     *slog.Logger
@@ -59,18 +59,29 @@ func Issued(file string, until *Certificate, log *slog.Logger) *Certificate {
 
 // SelfSigned returns a certificate that is created in dir when it is needed, and again when it expires or the name changes.
 func SelfSigned(dir, name string, ips func() []net.IP, log *slog.Logger) *Certificate {
+	return selfSignedIn(dir, &selfSigned{names: []string{name, "localhost"}, ips: ips, now: time.Now}, log)
+}
+
+func selfSignedIn(dir string, own *selfSigned, log *slog.Logger) *Certificate {
+	certFile, keyFile := filepath.Join(dir, "monopod.crt"), filepath.Join(dir, "monopod.key")
 	return &Certificate{
-		certFile: filepath.Join(dir, "monopod.crt"), keyFile: filepath.Join(dir, "monopod.key"), log: log,
-		own: &selfSigned{names: []string{name, "localhost"}, ips: ips, now: time.Now},
+		certFile: certFile, keyFile: keyFile, log: log,
+		ensure: func(known *x509.Certificate) error { return own.ensure(certFile, keyFile, known) },
 	}
+}
+
+// Maintained returns a certificate in a file with its key. For each connection, ensure gets the certificate last read from the file, or
+// nil, and writes a new one if needed.
+func Maintained(file string, ensure func(known *x509.Certificate) error, log *slog.Logger) *Certificate {
+	return &Certificate{certFile: file, keyFile: file, ensure: ensure, log: log}
 }
 
 // get returns the certificate in the files. While they are invalid, it returns the previous one.
 func (c *Certificate) get() (*tls.Certificate, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.own != nil {
-		if err := c.own.ensure(c.certFile, c.keyFile, c.leafLocked()); err != nil {
+	if c.ensure != nil {
+		if err := c.ensure(c.leafLocked()); err != nil {
 			return c.keepLocked(err)
 		}
 	}

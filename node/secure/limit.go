@@ -11,6 +11,8 @@ import (
 type limited struct {
 	net.Listener
 	max int
+	// local exempts loopback addresses from the limit for one address.
+	local bool
 
 	mu sync.Mutex
 	// open counts connections by origin, see originOf.
@@ -18,8 +20,8 @@ type limited struct {
 	all  int
 }
 
-func newLimited(ln net.Listener, limit int) *limited {
-	return &limited{Listener: ln, max: limit, open: map[netip.Addr]int{}}
+func newLimited(ln net.Listener, limit int, local bool) *limited {
+	return &limited{Listener: ln, max: limit, local: local, open: map[netip.Addr]int{}}
 }
 
 // Accept implements net.Listener.
@@ -44,7 +46,7 @@ func originOf(c net.Conn) netip.Addr {
 		return netip.Addr{}
 	}
 	addr := ap.Addr().Unmap()
-	if addr.Is4() {
+	if addr.Is4() || addr.IsLoopback() {
 		return addr
 	}
 	return netip.PrefixFrom(addr, 64).Masked().Addr().WithZone(addr.Zone())
@@ -53,7 +55,7 @@ func originOf(c net.Conn) netip.Addr {
 func (l *limited) enter(from netip.Addr) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.all >= l.max || l.open[from] >= (l.max+1)/2 {
+	if l.all >= l.max || l.open[from] >= (l.max+1)/2 && (!l.local || !from.IsLoopback()) {
 		return false
 	}
 	l.all++

@@ -37,6 +37,10 @@ const (
 type Config struct {
 	// Address is the listen address, as host:port.
 	Address string
+	// Listener already listens on Address; if nil, Run listens.
+	Listener net.Listener
+	// Early allows listening before any interface has the address.
+	Early bool
 	// Cert has the certificate; nil means plain HTTP.
 	Cert *Certificate
 	// MinVersion and CipherSuites are passed to crypto/tls; 0 and nil are its defaults.
@@ -50,7 +54,13 @@ type Config struct {
 	// MaxConnections is the maximum number of open connections, and half of it for each address, or /64 of IPv6; 0 means
 	// DefaultMaxConnections.
 	MaxConnections int
-	Log            *slog.Logger
+	// Local allows clients on loopback addresses to use all connections.
+	Local bool
+	// MaxBody is the maximum size of the body of a request that is not a stream; 0 means 1 MiB.
+	MaxBody int64
+	// Refuse writes the response to a refused request; nil writes plain text.
+	Refuse func(w http.ResponseWriter, r *http.Request, code int, text string)
+	Log    *slog.Logger
 }
 
 // Server serves one address.
@@ -66,10 +76,26 @@ func NewServer(cfg Config) *Server {
 	if cfg.MaxConnections <= 0 {
 		cfg.MaxConnections = DefaultMaxConnections
 	}
+	if cfg.MaxBody <= 0 {
+		cfg.MaxBody = maxBody
+	}
 	if cfg.Streams == nil {
 		cfg.Streams = func(*http.Request) bool { return false }
 	}
-	return &Server{cfg: cfg, retry: firstListen, answer: answerTimeout, listen: listen}
+	s := &Server{cfg: cfg, retry: firstListen, answer: answerTimeout, listen: listen}
+	if cfg.Early {
+		s.listen = listenEarly
+	}
+	if first := cfg.Listener; first != nil {
+		s.listen = func(ctx context.Context, address string) (net.Listener, error) {
+			if ln := first; ln != nil {
+				first = nil
+				return ln, nil
+			}
+			return listen(ctx, address)
+		}
+	}
+	return s
 }
 
 func listen(ctx context.Context, address string) (net.Listener, error) {
@@ -111,7 +137,7 @@ func (s *Server) Run(ctx context.Context) error {
 
 // Serve serves on a listener until ctx ends, and closes it.
 func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
-	ln = newLimited(ln, s.cfg.MaxConnections)
+	ln = newLimited(ln, s.cfg.MaxConnections, s.cfg.Local)
 	srv := &http.Server{
 		Handler:           s.handler(),
 		BaseContext:       func(net.Listener) context.Context { return ctx },
@@ -170,7 +196,7 @@ func (s *Server) handler() http.Handler {
 		bound(time.Now().Add(s.answer))
 		stream := s.cfg.Streams(r)
 		if !stream {
-			r.Body = http.MaxBytesReader(w, r.Body, maxBody)
+			r.Body = http.MaxBytesReader(w, r.Body, s.cfg.MaxBody)
 		}
 		if s.cfg.Access != nil {
 			if refusal := s.cfg.Access.check(r); refusal != nil {
@@ -190,9 +216,13 @@ func (s *Server) refuse(w http.ResponseWriter, r *http.Request, e *refusal) {
 	if e.code == http.StatusUnauthorized {
 		w.Header().Set("WWW-Authenticate", "Bearer")
 	}
+	w.Header().Set("Connection", "close")
+	if s.cfg.Refuse != nil {
+		s.cfg.Refuse(w, r, e.code, e.text)
+		return
+	}
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
-	w.Header().Set("Connection", "close")
 	w.WriteHeader(e.code)
 	_, _ = w.Write([]byte(e.text)) // who does not listen need not know
 }

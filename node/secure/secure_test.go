@@ -340,9 +340,9 @@ func TestACertificateOfOurOwnIsKeptAndRenewed(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	own := func(name string, now time.Time) *Certificate {
-		c := SelfSigned(s.path("pki"), name, func() []net.IP { return []net.IP{net.IPv4(192, 0, 2, 1)} }, s.logger())
-		c.own.now = func() time.Time { return now }
-		return c
+		return selfSignedIn(s.path("pki"), &selfSigned{
+			names: []string{name, "localhost"}, ips: func() []net.IP { return []net.IP{net.IPv4(192, 0, 2, 1)} }, now: func() time.Time { return now },
+		}, s.logger())
 	}
 	get := func(c *Certificate) *x509.Certificate {
 		t.Helper()
@@ -537,15 +537,20 @@ func TestConnectionsAreCountedByWhatOneMachineMayHave(t *testing.T) {
 	for name, c := range map[string]struct {
 		clients string
 		want    int
+		local   bool
 	}{
-		"one address":                      {"192.0.2.1 192.0.2.1 192.0.2.1", 2},
-		"the same, written as IPv6":        {"192.0.2.1 ::ffff:192.0.2.1 192.0.2.1", 2},
-		"neighbors with IPv4":              {"192.0.2.1 192.0.2.2 192.0.2.3", 3},
-		"one network with IPv6":            {"2001:db8:0:1::1 2001:db8:0:1::2 2001:db8:0:1:ffff:ffff:ffff:ffff", 2},
-		"two networks with IPv6":           {"2001:db8:0:1::1 2001:db8:0:2::1 2001:db8:0:1::2 2001:db8:0:2::2", 4},
-		"one interface":                    {"fe80::1%a fe80::2%a fe80::3%a", 2},
-		"two interfaces":                   {"fe80::1%a fe80::2%b fe80::3%a fe80::4%b", 4},
-		"all that there are, and one more": {"192.0.2.1 192.0.2.2 192.0.2.3 192.0.2.4 192.0.2.5", 4},
+		"one address":                      {clients: "192.0.2.1 192.0.2.1 192.0.2.1", want: 2},
+		"the same, written as IPv6":        {clients: "192.0.2.1 ::ffff:192.0.2.1 192.0.2.1", want: 2},
+		"neighbors with IPv4":              {clients: "192.0.2.1 192.0.2.2 192.0.2.3", want: 3},
+		"one network with IPv6":            {clients: "2001:db8:0:1::1 2001:db8:0:1::2 2001:db8:0:1:ffff:ffff:ffff:ffff", want: 2},
+		"two networks with IPv6":           {clients: "2001:db8:0:1::1 2001:db8:0:2::1 2001:db8:0:1::2 2001:db8:0:2::2", want: 4},
+		"one interface":                    {clients: "fe80::1%a fe80::2%a fe80::3%a", want: 2},
+		"two interfaces":                   {clients: "fe80::1%a fe80::2%b fe80::3%a fe80::4%b", want: 4},
+		"all that there are, and one more": {clients: "192.0.2.1 192.0.2.2 192.0.2.3 192.0.2.4 192.0.2.5", want: 4},
+		"clients of this machine":          {clients: "127.0.0.1 127.0.0.1 127.0.0.1 127.0.0.1 127.0.0.1", want: 2},
+		"clients of this machine, local":   {clients: "127.0.0.1 127.0.0.1 127.0.0.1 127.0.0.1 127.0.0.1", want: 4, local: true},
+		"the same with IPv6":               {clients: "::1 ::1 ::1 ::1 ::1", want: 4, local: true},
+		"others, local":                    {clients: "192.0.2.1 192.0.2.1 192.0.2.1", want: 2, local: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -553,7 +558,7 @@ func TestConnectionsAreCountedByWhatOneMachineMayHave(t *testing.T) {
 			for text := range strings.FieldsSeq(c.clients) {
 				q.waiting = append(q.waiting, from{addr: net.TCPAddrFromAddrPort(netip.AddrPortFrom(netip.MustParseAddr(text), 4000))})
 			}
-			l := newLimited(q, 4)
+			l := newLimited(q, 4, c.local)
 			var in []net.Conn
 			for {
 				conn, err := l.Accept()
@@ -726,5 +731,74 @@ func TestTheConnectionOfAStreamIsFound(t *testing.T) {
 	c := <-found
 	if _, ok := c.(*net.TCPConn); !ok {
 		t.Errorf("it is a %T", c)
+	}
+}
+
+// TestAHandlerMayAuthorizeItself: without an Authorizer, authenticated clients reach the handler, which knows them.
+func TestAHandlerMayAuthorizeItself(t *testing.T) {
+	t.Parallel()
+	s, ca := newSite(t), newAuthority(t, "clients")
+	s.write("ca.crt", ca.pem())
+	s.serve(Config{
+		Cert:    s.selfSigned(),
+		Access:  &Access{ClientCA: NewAuthorities(s.path("ca.crt"), s.logger())},
+		MaxBody: 10,
+		Refuse: func(w http.ResponseWriter, _ *http.Request, code int, text string) {
+			w.WriteHeader(code)
+			_, _ = io.WriteString(w, "refused: "+text)
+		},
+		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			u, ok := UserOf(r.Context())
+			_, err := io.Copy(io.Discard, r.Body)
+			_, _ = fmt.Fprint(w, u.Name, u.Groups, ok, err)
+		}),
+	})
+	post := func(certificates ...tls.Certificate) string {
+		t.Helper()
+		transport := &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{RootCAs: s.ca, ServerName: "node", Certificates: certificates}}
+		res, err := (&http.Client{Transport: transport}).Post("https://"+s.addr+"/exec/x", "text/plain", strings.NewReader("eleven char"))
+		check(t, err)
+		defer func() { check(t, res.Body.Close()) }()
+		text, err := io.ReadAll(res.Body)
+		check(t, err)
+		return fmt.Sprint(res.StatusCode, " ", string(text))
+	}
+	if got := post(); got != "401 refused: Unauthorized" {
+		t.Error(got)
+	}
+	if got := post(*ca.client(t, "alice", []string{"ops"}, nil)); !strings.HasPrefix(got, "200 alice[ops system:authenticated] true http: request body too large") {
+		t.Error(got)
+	}
+}
+
+func TestAServerServesOnAListenerThatExists(t *testing.T) {
+	t.Parallel()
+	ln, err := listen(t.Context(), "127.0.0.1:0")
+	check(t, err)
+	s := NewServer(Config{
+		Address: ln.Addr().String(), Listener: ln, Log: slog.New(slog.DiscardHandler),
+		Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "here") }),
+	})
+	s.retry = time.Millisecond
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- s.Run(ctx) }()
+	for range 2 { // the second time it has to listen itself
+		var text []byte
+		for deadline := time.Now().Add(10 * time.Second); string(text) != "here" && time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+			if res, err := http.Get("http://" + s.cfg.Address); err == nil {
+				text, _ = io.ReadAll(res.Body)
+				_ = res.Body.Close()
+			}
+		}
+		if string(text) != "here" {
+			t.Fatalf("got %q", text)
+		}
+		_ = ln.Close()
+		http.DefaultClient.CloseIdleConnections()
+	}
+	cancel()
+	if err := <-done; err != nil {
+		t.Error(err)
 	}
 }

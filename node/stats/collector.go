@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"monopod/internal/model"
+	"monopod/internal/pause"
 )
 
 // Source knows the pods.
@@ -99,18 +100,9 @@ func New(cfg Config) *Collector {
 		cfg.Now = time.Now
 	}
 	if cfg.Wait == nil {
-		cfg.Wait = wait
+		cfg.Wait = func(ctx context.Context, d time.Duration) { pause.For(ctx, d) }
 	}
 	return &Collector{cfg: cfg, turn: make(chan struct{}, 1), starts: map[string]start{}, disks: map[string]foundDisk{}}
-}
-
-func wait(ctx context.Context, d time.Duration) {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-	case <-t.C:
-	}
 }
 
 // agentName is where the rate of monopod itself is kept; no cgroup has such a name.

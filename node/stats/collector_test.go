@@ -137,6 +137,6 @@ func (c canceling) MeasureDisk(ctx context.Context, p model.Place) (PodDisk, err
 func TestTheWaitForARateEndsWithTheRequest(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	wait(ctx, time.Hour)
-	wait(t.Context(), time.Nanosecond)
+	New(Config{}).cfg.Wait(ctx, time.Hour)
+	New(Config{}).cfg.Wait(t.Context(), time.Nanosecond)
 }

@@ -47,31 +47,28 @@ var ErrLost = errors.New("the connection to monopod is lost")
 
 // Exec runs a command and returns its exit code.
 func (c *Client) Exec(ctx context.Context, key manifests.Key, container string, command []string, s streams.Streams) (int, error) {
-	q := announce(s)
+	q := announce(container, s)
 	q["command"] = command
-	return c.remote(ctx, "/exec/"+path(key, container), q, s)
+	return c.remote(ctx, path(key, "exec"), q, s)
 }
 
 // Attach connects to the process of a container.
 func (c *Client) Attach(ctx context.Context, key manifests.Key, container string, s streams.Streams) error {
-	_, err := c.remote(ctx, "/attach/"+path(key, container), announce(s), s)
+	_, err := c.remote(ctx, path(key, "attach"), announce(container, s), s)
 	return err
 }
 
-func path(key manifests.Key, more ...string) string {
-	all := []string{url.PathEscape(key.Namespace), url.PathEscape(key.Name)}
-	for _, m := range more {
-		all = append(all, url.PathEscape(m))
-	}
-	return strings.Join(all, "/")
+// path returns the path of a subresource of a pod in the Kubernetes API.
+func path(key manifests.Key, sub string) string {
+	return "/api/v1/namespaces/" + url.PathEscape(key.Namespace) + "/pods/" + url.PathEscape(key.Name) + "/" + sub
 }
 
-// announce names the streams as the kubelet does.
-func announce(s streams.Streams) url.Values {
-	q := url.Values{}
-	for name, on := range map[string]bool{"input": s.Stdin != nil, "output": s.Stdout != nil, "error": s.Stderr != nil && !s.TTY, "tty": s.TTY} {
+// announce returns the query with the container and the streams.
+func announce(container string, s streams.Streams) url.Values {
+	q := url.Values{"container": {container}}
+	for name, on := range map[string]bool{"stdin": s.Stdin != nil, "stdout": s.Stdout != nil, "stderr": s.Stderr != nil && !s.TTY, "tty": s.TTY} {
 		if on {
-			q.Set(name, "1")
+			q.Set(name, "true")
 		}
 	}
 	return q
@@ -159,8 +156,8 @@ func (c *Client) remote(ctx context.Context, path string, q url.Values, s stream
 	all := map[string]httpstream.Stream{}
 	for _, name := range []string{corev1.StreamTypeError, corev1.StreamTypeStdin, corev1.StreamTypeStdout, corev1.StreamTypeStderr, corev1.StreamTypeResize} {
 		on := map[string]bool{
-			corev1.StreamTypeError: true, corev1.StreamTypeStdin: q.Has("input"), corev1.StreamTypeStdout: q.Has("output"),
-			corev1.StreamTypeStderr: q.Has("error"), corev1.StreamTypeResize: q.Has("tty"),
+			corev1.StreamTypeError: true, corev1.StreamTypeStdin: s.Stdin != nil, corev1.StreamTypeStdout: s.Stdout != nil,
+			corev1.StreamTypeStderr: s.Stderr != nil && !s.TTY, corev1.StreamTypeResize: s.TTY,
 		}[name]
 		if !on {
 			continue
@@ -183,7 +180,7 @@ func (c *Client) remote(ctx context.Context, path string, q url.Values, s stream
 		if from := all[name]; from != nil {
 			copies.Go(func() {
 				if _, err := copyBuffer(to, from); err != nil {
-					release() // nobody takes it any more
+					release() // nothing reads it any more
 				}
 			})
 		}
@@ -237,8 +234,12 @@ func sendSizes(ctx context.Context, to io.Writer, sizes <-chan streams.Size, clo
 
 // Forward connects local to a port of a pod until both sides have ended, and closes it.
 func (c *Client) Forward(ctx context.Context, key manifests.Key, port int, local net.Conn) error {
+	return c.forward(ctx, path(key, "portforward"), port, local)
+}
+
+func (c *Client) forward(ctx context.Context, path string, port int, local net.Conn) error {
 	defer local.Close()
-	conn, release, err := c.upgrade(ctx, "/portForward/"+path(key), nil, protocolForward)
+	conn, release, err := c.upgrade(ctx, path, nil, protocolForward)
 	if err != nil {
 		return err
 	}

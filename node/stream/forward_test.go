@@ -22,7 +22,6 @@ import (
 	"k8s.io/streaming/pkg/httpstream"
 
 	"monopod/internal/loopback"
-	"monopod/manifests"
 )
 
 func spdyTransport(config *rest.Config) (http.RoundTripper, spdy.Upgrader, error) {
@@ -157,7 +156,9 @@ func TestTheEndOfOneWayDoesNotEndTheOther(t *testing.T) {
 	port := echo(t)
 	near, far := local(t)
 	done := make(chan error, 1)
-	go func() { done <- NewClient(time.Minute, b.dial).Forward(t.Context(), key(), port, far) }()
+	go func() {
+		done <- NewClient(time.Minute, b.dial).forward(t.Context(), "/portForward/default/web", port, far)
+	}()
 	data := bytes.Repeat([]byte("x"), 1<<20)
 	go func() {
 		_, _ = near.Write(data)
@@ -173,8 +174,6 @@ func TestTheEndOfOneWayDoesNotEndTheOther(t *testing.T) {
 	}
 }
 
-func key() manifests.Key { return manifests.Key{Namespace: "default", Name: "web"} }
-
 // TestAForwardedConnectionEndsWithItsClient, also when the server never says a word.
 func TestAForwardedConnectionEndsWithItsClient(t *testing.T) {
 	b := newBed(t, nil)
@@ -186,7 +185,9 @@ func TestAForwardedConnectionEndsWithItsClient(t *testing.T) {
 	_, far := local(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
-	go func() { done <- NewClient(time.Minute, b.dial).Forward(ctx, key(), ln.Addr().(*net.TCPAddr).Port, far) }()
+	go func() {
+		done <- NewClient(time.Minute, b.dial).forward(ctx, "/portForward/default/web", ln.Addr().(*net.TCPAddr).Port, far)
+	}()
 	c, err := ln.Accept()
 	if err != nil {
 		t.Fatal(err)
@@ -209,11 +210,11 @@ func TestAPortThatNobodyListensOn(t *testing.T) {
 	port := loopback.Closed(t)
 	near, far := local(t)
 	defer near.Close()
-	err := NewClient(time.Minute, b.dial).Forward(t.Context(), key(), port, far)
+	err := NewClient(time.Minute, b.dial).forward(t.Context(), "/portForward/default/web", port, far)
 	if err == nil || !strings.Contains(err.Error(), fmt.Sprintf("error forwarding port %d to pod default/web", port)) || !strings.Contains(err.Error(), "refused") {
 		t.Errorf("%v", err)
 	}
-	if err := NewClient(time.Minute, b.dial).Forward(t.Context(), manifests.Key{Namespace: "a", Name: "b"}, port, far); err == nil || err.Error() != `pod "a/b" does not exist` {
+	if err := NewClient(time.Minute, b.dial).forward(t.Context(), "/portForward/a/b", port, far); err == nil || err.Error() != `pod "a/b" does not exist` {
 		t.Errorf("%v", err)
 	}
 }

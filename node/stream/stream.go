@@ -1,5 +1,6 @@
 // Package stream connects clients to processes and ports of pods: it serves the kubelet's paths for that, /exec, /attach, /portForward,
-// /run and /containerLogs, over SPDY and WebSocket, and has the client of them for the command line.
+// /run and /containerLogs, over SPDY and WebSocket, and has the client for the command line, which asks for the same at the paths
+// of the Kubernetes API.
 //
 // It owns the connections once they are upgraded. It must not know how containers are run, nor authorize: the caller that mounts a Handler
 // must let only requests through that may do what root may.
@@ -190,7 +191,7 @@ func (h *Handler) target(r *http.Request) (target, error) {
 
 // RunningID is the id of a container that runs, empty when it does not.
 func RunningID(pod *corev1.Pod, name string) (id string) {
-	for _, list := range [][]corev1.ContainerStatus{pod.Status.ContainerStatuses, pod.Status.InitContainerStatuses} {
+	for _, list := range [][]corev1.ContainerStatus{pod.Status.ContainerStatuses, pod.Status.InitContainerStatuses, pod.Status.EphemeralContainerStatuses} {
 		for _, s := range list {
 			if s.Name == name && s.State.Running != nil {
 				_, id, _ = strings.Cut(s.ContainerID, "://")

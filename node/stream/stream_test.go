@@ -238,7 +238,7 @@ func TestCommandsByTheClientsThatPeopleUse(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			do := func(s streams.Streams, command ...string) (int, error) {
 				t.Helper()
-				q := announce(s)
+				q := kubeletNames(s)
 				q["command"] = command
 				return c(t.Context(), "/exec/default/web/app", q, s)
 			}
@@ -273,7 +273,7 @@ func TestCommandsByTheClientsThatPeopleUse(t *testing.T) {
 			}
 			out.Reset()
 			s := streams.Streams{Stdin: strings.NewReader("typed"), Stdout: &out}
-			if _, err := c(t.Context(), "/attach/default/web/7/shell", announce(s), s); err != nil || out.String() != "container 2, terminal true: typed" {
+			if _, err := c(t.Context(), "/attach/default/web/7/shell", kubeletNames(s), s); err != nil || out.String() != "container 2, terminal true: typed" {
 				t.Errorf("attach: %v, %q", err, out.String())
 			}
 			if _, err := c(t.Context(), "/exec/default/missing/app", url.Values{"command": {"x"}, "output": {"1"}}, streams.Streams{Stdout: io.Discard}); err == nil || name != "WebSocket" && !strings.Contains(err.Error(), `pod "default/missing" does not exist`) {
@@ -320,7 +320,7 @@ func TestACommandEndsWithItsClient(t *testing.T) {
 		return func(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			s := streams.Streams{Stdin: in, Stdout: signaled{make(chan struct{}, 1)}}
-			q := announce(s)
+			q := kubeletNames(s)
 			q["command"] = []string{"wait"}
 			done := make(chan error, 1)
 			go func() { _, err := c(ctx, "/exec/default/web/app", q, s); done <- err }()
@@ -365,7 +365,7 @@ func TestTheSocketBelowAConnectionIsFound(t *testing.T) {
 func TestACommandEndsWithTheServer(t *testing.T) {
 	b := newBed(t, nil)
 	s := streams.Streams{Stdout: signaled{make(chan struct{}, 1)}}
-	q := announce(s)
+	q := kubeletNames(s)
 	q["command"] = []string{"wait"}
 	done := make(chan error, 1)
 	go func() { _, err := b.clients()["monopod"](t.Context(), "/exec/default/web/app", q, s); done <- err }()
@@ -396,7 +396,7 @@ func TestAnIdleConnectionEnds(t *testing.T) {
 				for b.started.Store(0); b.started.Load() == 0; { // it may be idle before it begins
 					hold, ended := make(chan struct{}), make(chan error, 1)
 					s := streams.Streams{Stdout: held{command == "flood", hold}}
-					q := announce(s)
+					q := kubeletNames(s)
 					q["command"] = []string{command, fmt.Sprint(attempts.Add(1))}
 					go func() { _, err := all[name](t.Context(), "/exec/default/web/app", q, s); ended <- err }()
 					err := b.idle(strings.Join(q["command"], " "), ended)
@@ -612,5 +612,28 @@ func TestMuchOutputOfARunIsNotKeptBack(t *testing.T) {
 	l.fail("bad end")
 	if got := w.Body.String(); w.Code != http.StatusOK || !strings.HasSuffix(got, "bad end\n") || len(got) != 2*20*4<<10+len("bad end\n") {
 		t.Errorf("%d, %d bytes", w.Code, len(got))
+	}
+}
+
+// kubeletNames names the streams as the kubelet does.
+func kubeletNames(s streams.Streams) url.Values {
+	q := url.Values{}
+	for name, on := range map[string]bool{"input": s.Stdin != nil, "output": s.Stdout != nil, "error": s.Stderr != nil && !s.TTY, "tty": s.TTY} {
+		if on {
+			q.Set(name, "1")
+		}
+	}
+	return q
+}
+
+func TestTheClientAsksTheKubernetesAPI(t *testing.T) {
+	if got := path(manifests.Key{Namespace: "a", Name: "b/c"}, "exec"); got != "/api/v1/namespaces/a/pods/b%2Fc/exec" {
+		t.Error(got)
+	}
+	if got := announce("app", streams.Streams{Stdin: strings.NewReader(""), Stderr: io.Discard}).Encode(); got != "container=app&stderr=true&stdin=true" {
+		t.Error(got)
+	}
+	if got := announce("app", streams.Streams{Stdout: io.Discard, Stderr: io.Discard, TTY: true}).Encode(); got != "container=app&stdout=true&tty=true" {
+		t.Error(got)
 	}
 }

@@ -55,7 +55,7 @@ func (h *heldPod) held() {
 	case cause.NodeMismatch:
 		h.cause(c.Kind, "", "%s", m)
 		h.next(time.Time{}, "it starts as soon as its node selector and affinity match the labels of this machine")
-		h.act("change nodeSelector or affinity of the pod, or set nodeLabels%s", inFile(h.Places.Config))
+		h.act("change nodeSelector or affinity of the pod, or the labels of the node: through the Kubernetes API, or nodeLabels%s", inFile(h.Places.Config))
 	case cause.UnderPressure:
 		h.cause(c.Kind, "", "%s", m)
 		h.next(time.Time{}, "it starts as soon as the pressure is gone")

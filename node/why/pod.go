@@ -260,8 +260,8 @@ func (b *builder) quiet() {
 // gates is about a pod that only its readiness gates keep from being ready.
 func (b *builder) gates() {
 	if c := b.condition(corev1.PodReady); c != nil && c.Reason == "ReadinessGatesNotReady" {
-		b.cause(cause.Gate, "", "its containers are ready, but spec.readinessGates requires conditions that only a controller in a cluster sets")
-		b.act("remove readinessGates from %s", b.place())
+		b.cause(cause.Gate, "", "its containers are ready, but spec.readinessGates requires conditions that a client of the Kubernetes API has to set")
+		b.act("check the controller that sets them, or remove readinessGates from %s", b.place())
 		return
 	}
 	b.cause(cause.InProgress, "", "it is about to become ready")

@@ -78,6 +78,8 @@ type Input struct {
 	// Node is the name of this machine, Labels are its labels. Without labels, all pods for its Platform match.
 	Node   string
 	Labels map[string]string
+	// LabelsLost reports that the machine may have more labels than Labels: pods that select by others wait.
+	LabelsLost bool
 	// Platform is the platform of the machine. Labels may contain a different one set by the operator.
 	Platform manifests.Platform
 }
@@ -183,7 +185,7 @@ func (d *admitter) admit(pod *manifests.Pod) *runner.Held {
 	}
 	known := d.Known[key]
 	if !known.active() || !selectsAlike(&known.has().Object.Spec, &pod.Object.Spec) {
-		if h := d.mismatch(&pod.Object.Spec); h != nil {
+		if h := (Node{d.Node, d.Labels, d.LabelsLost, d.Platform}).mismatch(&pod.Object.Spec); h != nil {
 			return h
 		}
 	}

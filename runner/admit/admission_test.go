@@ -151,7 +151,7 @@ func TestPodThatDoesNotFitReportsExactShortage(t *testing.T) {
 			"labels",
 			pods{chooses},
 			nil, func(a *admit.Input) { a.Labels = map[string]string{"disk": "hdd", "zone": "a"} },
-			"n:NodeAffinity: Predicate NodeAffinity failed: node(s) didn't match Pod's node affinity/selector: nodeLabels has no disk=ssd",
+			"n:NodeAffinity: Predicate NodeAffinity failed: node(s) didn't match Pod's node affinity/selector: the node has no label disk=ssd",
 		},
 		{"labels that fit", pods{chooses}, nil, func(a *admit.Input) { a.Labels = map[string]string{"disk": "ssd", "zone": "a", "more": ""} }, ""},
 		{"what runs does not choose again", pods{chooses}, holdings(chooses), func(a *admit.Input) { a.Labels = map[string]string{} }, ""},
@@ -230,11 +230,11 @@ func TestNodeAffinity(t *testing.T) {
 		p := edited(requesting("p", "", "", ""), func(p *corev1.Pod) {
 			p.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{NodeSelectorTerms: tt.terms}}}
 		})
+		n := admit.Node{Name: "node", Labels: map[string]string{"disk": "ssd", "cores": "4"}}
 		d := admit.Decide(admit.Input{
-			Desired: []*manifests.Pod{p}, Known: map[manifests.Key]admit.Holding{p.Key(): {Seen: true}}, Listed: true,
-			Node: "node", Labels: map[string]string{"disk": "ssd", "cores": "4"},
+			Desired: []*manifests.Pod{p}, Known: map[manifests.Key]admit.Holding{p.Key(): {Seen: true}}, Listed: true, Node: n.Name, Labels: n.Labels,
 		})
-		if h, held := d.Held[p.Key()]; held == tt.fits || held && !strings.HasSuffix(h.Message, "nodeLabels matches no term of its node affinity") {
+		if h, held := d.Held[p.Key()]; held == tt.fits || n.Matches(&p.Object.Spec) != tt.fits || held && !strings.HasSuffix(h.Message, "the labels of the node match no term of its node affinity") {
 			t.Errorf("%s: %+v", tt.name, h)
 		}
 	}
@@ -284,10 +284,13 @@ func TestPodForOtherPlatformNeverStarts(t *testing.T) {
 		if tt.runs {
 			h.Pod = p
 		}
+		n := admit.Node{Name: "node", Labels: tt.labels, Platform: manifests.Platform{OS: "linux", Arch: "amd64"}}
 		d := admit.Decide(admit.Input{
-			Desired: []*manifests.Pod{p}, Known: map[manifests.Key]admit.Holding{p.Key(): h}, Listed: true, Node: "node", Labels: tt.labels,
-			Platform: manifests.Platform{OS: "linux", Arch: "amd64"},
+			Desired: []*manifests.Pod{p}, Known: map[manifests.Key]admit.Holding{p.Key(): h}, Listed: true, Node: n.Name, Labels: n.Labels, Platform: n.Platform,
 		})
+		if !tt.runs && n.Matches(&p.Object.Spec) != (tt.want == "") {
+			t.Errorf("%s: it matches the node, or is held", tt.name)
+		}
 		want := runner.Held{}
 		if tt.want != "" {
 			want.Reason, want.Message = admit.ReasonNodeAffinity, failed+tt.want
@@ -404,5 +407,49 @@ func TestFinalOfHeldPods(t *testing.T) {
 				t.Errorf("%+v", got)
 			}
 		})
+	}
+}
+
+// TestPodsWaitForLostLabels: only those that are not there yet, and select by labels of which nothing is known.
+func TestPodsWaitForLostLabels(t *testing.T) {
+	n := admit.Node{Name: "node", Labels: map[string]string{"site": "lab", "kubernetes.io/os": "linux"}, LabelsLost: true}
+	selects := func(labels map[string]string, keys ...string) *manifests.Pod {
+		return edited(requesting("p", "", "", ""), func(p *corev1.Pod) {
+			p.Spec.NodeSelector = labels
+			var terms []corev1.NodeSelectorTerm
+			for _, key := range keys {
+				terms = append(terms, corev1.NodeSelectorTerm{MatchExpressions: []corev1.NodeSelectorRequirement{{Key: key, Operator: corev1.NodeSelectorOpDoesNotExist}}})
+			}
+			if terms != nil {
+				p.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{NodeSelectorTerms: terms}}}
+			}
+		})
+	}
+	for _, tt := range []struct {
+		name    string
+		pod     *manifests.Pod
+		runs    bool
+		want    string
+		matches bool
+	}{
+		{"nothing", selects(nil), false, "", true},
+		{"known labels", selects(map[string]string{"site": "lab", "kubernetes.io/os": "linux"}), false, "", true},
+		{"a known other value", selects(map[string]string{"site": "x"}), false, "the node has no label site=x", false},
+		{"an unknown label", selects(map[string]string{"site": "lab", "role": "primary"}), false, "the pod selects by role", true},
+		{"unknown labels", selects(map[string]string{"role": "primary"}, "site", "gpu"), false, "the pod selects by gpu, role", true},
+		{"affinity", selects(nil, "gpu"), false, "the pod selects by gpu", true},
+		{"it runs", selects(map[string]string{"role": "primary"}), true, "", true},
+	} {
+		h := admit.Holding{Seen: true}
+		if tt.runs {
+			h.Pod = tt.pod
+		}
+		d := admit.Decide(admit.Input{
+			Desired: []*manifests.Pod{tt.pod}, Known: map[manifests.Key]admit.Holding{tt.pod.Key(): h}, Listed: true, Node: n.Name, Labels: n.Labels, LabelsLost: true,
+		})
+		got, held := d.Held[tt.pod.Key()]
+		if held != (tt.want != "") || !strings.HasSuffix(got.Message, tt.want) || n.Matches(&tt.pod.Object.Spec) != tt.matches {
+			t.Errorf("%s: %+v", tt.name, got)
+		}
 	}
 }

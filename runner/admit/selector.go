@@ -17,16 +17,56 @@ import (
 // ReasonNodeAffinity is the reason with which the kubelet rejects a pod for another node.
 const ReasonNodeAffinity = "NodeAffinity"
 
-// mismatch returns why a pod does not match this machine; nil if it does. The platform of the machine counts even without any
-// configuration.
-func (d *admitter) mismatch(spec *corev1.PodSpec) *runner.Held {
-	if d.Labels != nil {
-		return mismatch(spec, d.Node, d.Labels)
+// Node is what pods select.
+type Node struct {
+	// Name is the name of this machine, Labels are its labels. Without labels, all pods for its Platform match.
+	Name   string
+	Labels map[string]string
+	// LabelsLost reports that the machine may have more labels than Labels.
+	LabelsLost bool
+	// Platform is the platform of the machine. Labels may contain a different one set by the operator.
+	Platform manifests.Platform
+}
+
+// Matches reports whether pods with this spec match the node, or may match it once its labels are known.
+func (n Node) Matches(spec *corev1.PodSpec) bool {
+	h := n.mismatch(spec)
+	return h == nil || h.Cause.Fault == cause.LabelsLost
+}
+
+// mismatch returns why a pod does not match the node; nil if it does. The platform of the machine counts even without any configuration.
+func (n Node) mismatch(spec *corev1.PodSpec) *runner.Held {
+	if unknown := n.unknown(spec); len(unknown) > 0 {
+		return &runner.Held{
+			Reason:  ReasonNodeAffinity,
+			Message: "the labels that clients have set on the node are lost; set all of them again, in one request to the Kubernetes API: the pod selects by " + strings.Join(unknown, ", "),
+			Cause:   cause.Cause{Kind: cause.NodeMismatch, Fault: cause.LabelsLost}, Final: true,
+		}
 	}
-	if m := d.Platform.Mismatch(spec); m != nil {
+	if n.Labels != nil {
+		return mismatch(spec, n.Name, n.Labels)
+	}
+	if m := n.Platform.Mismatch(spec); m != nil {
 		return &runner.Held{Reason: ReasonNodeAffinity, Message: nodeAffinityFailed + m.String(), Cause: cause.Cause{Kind: cause.NodeMismatch}, Final: true}
 	}
 	return nil
+}
+
+// unknown returns the labels that a pod selects by, and of which it is not known whether the machine has them.
+func (n Node) unknown(spec *corev1.PodSpec) []string {
+	if !n.LabelsLost {
+		return nil
+	}
+	keys := slices.Collect(maps.Keys(spec.NodeSelector))
+	if r := manifests.RequiredNodes(spec); r != nil {
+		for _, term := range r.NodeSelectorTerms {
+			for _, e := range term.MatchExpressions {
+				keys = append(keys, e.Key)
+			}
+		}
+	}
+	slices.Sort(keys)
+	return slices.DeleteFunc(slices.Compact(keys), func(key string) bool { _, known := n.Labels[key]; return known })
 }
 
 const nodeAffinityFailed = "Predicate NodeAffinity failed: node(s) didn't match Pod's node affinity/selector: "
@@ -42,9 +82,9 @@ func mismatch(spec *corev1.PodSpec, name string, node labels.Set) *runner.Held {
 	why := ""
 	switch {
 	case len(missing) > 0:
-		why = "nodeLabels has no " + strings.Join(missing, ", ")
+		why = "the node has no label " + strings.Join(missing, ", ")
 	case !affine(spec, name, node):
-		why = "nodeLabels matches no term of its node affinity"
+		why = "the labels of the node match no term of its node affinity"
 	default:
 		return nil
 	}

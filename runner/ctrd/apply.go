@@ -36,6 +36,8 @@ func (r *Runtime) apply(ctx context.Context, key manifests.Key, pod *manifests.P
 	switch a.Kind {
 	case runner.FailPod:
 		return r.sandboxes.FailPod(ctx, key, a)
+	case runner.RecordEphemeral:
+		return r.sandboxes.RecordEphemeral(ctx, key, a)
 	case runner.RecordHealth:
 		return r.lifecycle.RecordHealth(ctx, key, a)
 	case runner.MarkStarted:

@@ -34,7 +34,7 @@ func (r *Runtime) assemble(m host) {
 	}
 	cdi := &device.CDI{Index: r.index, CDIDirs: cfg.CDIDirs}
 	shims := &shims.Killer{Records: r.records, Dirs: r.dirs, OCI: oci, Endpoint: cfg.Endpoint, Namespace: cfg.Namespace, Log: r.log}
-	r.secrets = &volume.Secrets{Dirs: r.dirs, Index: r.index, Host: m.host, Facts: facts}
+	r.secrets = &volume.Secrets{Dirs: r.dirs, Index: r.index, Host: m.host, Facts: facts, API: cfg.API}
 	imageVolumes := &volume.Images{Dirs: r.dirs, Client: r.client, Images: r.images, Snapshotter: cfg.Snapshotter}
 	mounts := &volume.Mounts{Dirs: r.dirs, Images: r.images, OCI: oci, Log: r.log}
 	files := &sandbox.Files{
@@ -64,13 +64,14 @@ func (r *Runtime) assemble(m host) {
 		OCI: oci, Meter: r.meter, Removal: r.removal, NodeName: cfg.NodeName, ClusterDomain: cfg.ClusterDomain, BootID: r.bootID, Log: r.log,
 	}
 	r.planner = &container.Planner{
-		Index: r.index, Dirs: r.dirs, Images: r.images, ImageUse: r.imageUse, OCI: oci, Files: files, Network: r.network, Mounts: mounts,
+		Index: r.index, Records: r.records, Dirs: r.dirs, Images: r.images, ImageUse: r.imageUse, OCI: oci, Files: files, Network: r.network,
+		Mounts: mounts,
 		Volumes: &volume.Pods{
 			Dirs: r.dirs, ClaimVolumes: r.claimVolumes, Secrets: r.secrets, ImageVolumes: imageVolumes, Host: m.host, Facts: facts,
 		},
 		Secrets: r.secrets, CDI: cdi, PodCgroups: r.podCgroups,
 		Profiles: &confine.Profiles{Dirs: r.dirs, SeccompProfileRoot: cfg.SeccompProfileRoot, SeccompDefault: cfg.SeccompDefault, Log: r.log},
-		NodeName: cfg.NodeName, ClusterDomain: cfg.ClusterDomain, BootID: r.bootID, Facts: facts, Log: r.log,
+		NodeName: cfg.NodeName, ClusterDomain: cfg.ClusterDomain, BootID: r.bootID, Facts: facts, Services: cfg.Services, API: cfg.API, Log: r.log,
 	}
 	r.creator = &container.Creator{
 		Planner: r.planner, Client: r.client, Records: r.records, Index: r.index, Dirs: r.dirs, Logs: r.logs, PodLogs: r.podLogs,

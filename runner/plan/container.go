@@ -8,6 +8,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"monopod/runner"
+	"monopod/runner/plan/fit"
+	"monopod/runner/plan/retry"
 )
 
 // Planning of one container. Its instances, oldest first, are at most: leftovers (exited), a running one, and a new one that waits for the
@@ -52,6 +54,9 @@ func (p *view) instances(name string) []*runner.Container {
 	}
 	return all
 }
+
+// isRunning reports whether an instance runs.
+func isRunning(c runner.Container) bool { return c.State == runner.ContainerRunning }
 
 // keeper returns the instance that matches the desired definition: one that runs and is not stopping (an older one if an edit was
 // reverted in time), else the newest of all. An instance of another sandbox matches only as the record that its container completed; one of
@@ -140,7 +145,7 @@ func (p *containerPlanner) keepOldInstance(name string, all []*runner.Container)
 		return
 	}
 	rec := p.recordedSpec(name)
-	if rec != nil && Made(p.hashes, p.o.Sandbox.Pod, old) && p.inSandbox(old) {
+	if rec != nil && fit.Made(p.hashes, p.o.Sandbox.Pod, old) && p.inSandbox(old) {
 		q := *p
 		q.view = p.followRecord()
 		q.container(rec)
@@ -234,7 +239,7 @@ func (p *containerPlanner) exited(keep *runner.Container, others []*runner.Conta
 }
 
 // mayRestart reports whether the back-off is over and the image is present; it adds the step for the image.
-func (p *containerPlanner) mayRestart(c *runner.Container, r Restart) bool {
+func (p *containerPlanner) mayRestart(c *runner.Container, r retry.Restart) bool {
 	if r.At.After(p.now) {
 		p.at(r.At)
 		return false
@@ -305,7 +310,7 @@ func (p *containerPlanner) canFallBack(name string, prev *runner.Container) bool
 
 // fits reports whether the instance was created from the definition of the manifest that is followed.
 func (p *view) fits(name string, c *runner.Container) bool {
-	return c != nil && c.Name == name && Made(p.hashes, p.pod, c)
+	return c != nil && c.Name == name && fit.Made(p.hashes, p.pod, c)
 }
 
 // stopOthers stops running instances and reports whether none runs.

@@ -10,6 +10,7 @@ import (
 	"monopod/manifests"
 	"monopod/runner"
 	"monopod/runner/plan"
+	"monopod/runner/plan/retry"
 	"monopod/runner/runtimetest"
 )
 
@@ -57,7 +58,7 @@ func TestImageFailuresAreThoseOfTheImage(t *testing.T) {
 
 func TestDoubledIsBounded(t *testing.T) {
 	for count, want := range map[int]time.Duration{-1: 3, 0: 3, 1: 3, 2: 6, 3: 12, 4: 20, 5: 20, 1 << 40: 20} {
-		if got := plan.Doubled(3, 20, count); got != want {
+		if got := retry.Doubled(3, 20, count); got != want {
 			t.Errorf("failure %d waits %d, want %d", count, got, want)
 		}
 	}

@@ -44,6 +44,7 @@ func (p *failer) endFailed() { p.end("pod has failed") }
 // end stops the running containers of a pod and keeps one instance of each container on record.
 func (p *stopper) end(reason string) {
 	p.stopAll(reason)
+	p.finishDebug()
 	for spec := range manifests.AllContainers(&p.pod.Object.Spec) {
 		p.tidyOne(spec.Name)
 	}

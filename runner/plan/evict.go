@@ -8,6 +8,7 @@ import (
 	"monopod/internal/cause"
 	"monopod/manifests"
 	"monopod/runner"
+	"monopod/runner/plan/retry"
 )
 
 // Planning of pods that exceed their disk limits: they are evicted as by a kubelet, with the same messages. Unlike there, they come back as
@@ -59,9 +60,11 @@ func (p *failer) giveBack() {
 	if f == nil || f.Reason != runner.ReasonEvicted || f.Cause.Resource != runner.ResourceDisk && f.Cause.Resource != runner.ResourceInodes {
 		return
 	}
-	for i := range p.o.Containers {
-		if c := &p.o.Containers[i]; c.State == runner.ContainerExited && c.Recorded {
-			p.removeInstance(c, "evicted: releasing its disk space")
+	for _, all := range [][]runner.Container{p.o.Containers, p.debug} {
+		for i := range all {
+			if c := &all[i]; c.State == runner.ContainerExited && c.Recorded {
+				p.removeInstance(c, "evicted: releasing its disk space")
+			}
 		}
 	}
 }
@@ -120,12 +123,12 @@ func (p *failer) returns() bool {
 
 // EvictionOver returns when an evicted pod is recreated: after 10 s, doubled for each consecutive eviction, as for a crashing container.
 func EvictionOver(sb *runner.Sandbox, o Options) time.Time {
-	return sb.Failed.At.Add(Doubled(min(initialBackOff, o.BackOffLimit()), o.BackOffLimit(), evictions(sb)))
+	return sb.Failed.At.Add(retry.Doubled(min(retry.InitialBackOff, o.BackOffLimit()), o.BackOffLimit(), evictions(sb)))
 }
 
 // evictions returns the number of consecutive evictions of the pod; a sandbox that lasted long enough resets it.
 func evictions(sb *runner.Sandbox) int {
-	if sb.Failed.At.Sub(sb.CreatedAt) > backOffResetAfter {
+	if sb.Failed.At.Sub(sb.CreatedAt) > retry.ResetAfter {
 		return 1
 	}
 	return sb.Evictions + 1

@@ -7,6 +7,7 @@ import (
 
 	"monopod/manifests"
 	"monopod/runner"
+	"monopod/runner/plan/retry"
 )
 
 // Planning of pods with init containers. They run one by one, in the order of the manifest. Those with restartPolicy Always are sidecars:
@@ -24,37 +25,14 @@ import (
 // An init container that has completed is not run again in the same sandbox. Its definition cannot change there either, because the hash of
 // the sandbox covers it.
 
-// role is the kind of a container in its pod.
-type role int
-
-const (
-	// Regular is a container of spec.containers.
-	Regular role = iota
-	initial      // an init container that ends
-	sidecar
-)
-
-// RoleIn returns the role of a container. A container that the pod does not have counts as regular.
-func RoleIn(spec *corev1.PodSpec, name string) role {
-	for i := range spec.InitContainers {
-		if c := &spec.InitContainers[i]; c.Name == name {
-			if manifests.IsSidecar(c) {
-				return sidecar
-			}
-			return initial
-		}
-	}
-	return Regular
-}
-
 // roleOf returns the role in which an instance was created, or if that is unknown, the role in the current manifest.
-func (p *progress) roleOf(c *runner.Container) role {
+func (p *progress) roleOf(c *runner.Container) retry.Role {
 	for _, pod := range []*manifests.Pod{p.sandboxPod(), p.pod} {
 		if pod != nil && hasContainer(pod, c.Name) {
-			return RoleIn(&pod.Object.Spec, c.Name)
+			return retry.RoleIn(&pod.Object.Spec, c.Name)
 		}
 	}
-	return Regular
+	return retry.Regular
 }
 
 // position returns the index of a container among the init containers.
@@ -70,7 +48,9 @@ func (p *progress) position(name string) int {
 	return -1
 }
 
-func (p *view) isInit(name string) bool { return RoleIn(&p.pod.Object.Spec, name) == initial }
+func (p *view) isInit(name string) bool {
+	return retry.RoleIn(&p.pod.Object.Spec, name) == retry.Initial
+}
 
 // inOrder plans the containers of a pod that has init containers.
 func (p *sequencer) inOrder() {
@@ -109,7 +89,7 @@ const (
 // initialize plans the init containers and returns what the regular ones may do.
 func (p *sequencer) initialize() permission {
 	serving := slices.ContainsFunc(p.o.Containers, func(c runner.Container) bool {
-		return p.inSandbox(&c) && c.State == runner.ContainerRunning && p.roleOf(&c) == Regular
+		return p.inSandbox(&c) && c.State == runner.ContainerRunning && p.roleOf(&c) == retry.Regular
 	})
 	g := mayStart
 	for i := range p.pod.Object.Spec.InitContainers {
@@ -160,7 +140,7 @@ func (p *sequencer) ahead(c *corev1.Container, g permission) permission {
 		p.removeEarly(all)
 		return mayNothing
 	}
-	untried, regular := p.untried(c.Name), RoleIn(&p.pod.Object.Spec, c.Name) == Regular
+	untried, regular := p.untried(c.Name), retry.RoleIn(&p.pod.Object.Spec, c.Name) == retry.Regular
 	if untried {
 		held := p.held
 		p.held = true
@@ -198,16 +178,11 @@ func InitPassed(spec *corev1.PodSpec, o *runner.PodState, round int, name string
 		switch {
 		case o.Sandbox == nil || c.SandboxID != o.Sandbox.ID || c.Round != round:
 			return false
-		case RoleIn(spec, c.Name) == Regular:
+		case retry.RoleIn(spec, c.Name) == retry.Regular:
 			return !c.StartedAt.IsZero()
 		}
-		return c.Name == name && Succeeded(&c)
+		return c.Name == name && retry.Succeeded(&c)
 	})
-}
-
-// Succeeded reports whether an init container has completed successfully.
-func Succeeded(c *runner.Container) bool {
-	return c.State == runner.ContainerExited && !c.Leaving() && c.Exit != nil && c.Exit.ExitCode == 0 && c.Exit.Reason != runner.ReasonOOMKilled
 }
 
 // initFailed reports whether an init container has failed permanently, and the pod with it.
@@ -218,7 +193,7 @@ func (p *progress) initFailed() bool {
 			continue
 		}
 		all := p.instances(name)
-		if n := len(all); n > 0 && p.inSandbox(all[n-1]) && !Succeeded(all[n-1]) && p.completed(all[n-1]) {
+		if n := len(all); n > 0 && p.inSandbox(all[n-1]) && !retry.Succeeded(all[n-1]) && p.completed(all[n-1]) {
 			return true
 		}
 	}
@@ -242,7 +217,7 @@ func (p *progress) completedAll() bool {
 // conclude stops the running containers of a pod that has completed or failed, sidecars last, and records their exits.
 func (p *stopper) conclude(reason string) {
 	for spec := range manifests.AllContainers(&p.pod.Object.Spec) {
-		if RoleIn(&p.pod.Object.Spec, spec.Name) != sidecar {
+		if retry.RoleIn(&p.pod.Object.Spec, spec.Name) != retry.Sidecar {
 			p.stopOthers(p.instances(spec.Name), reason)
 		}
 	}
@@ -260,13 +235,13 @@ func (p *stopper) rest() {
 		c := &p.o.Containers[i]
 		switch {
 		case c.State != runner.ContainerRunning:
-		case p.roleOf(c) == sidecar && hasContainer(p.pod, c.Name):
+		case p.roleOf(c) == retry.Sidecar && hasContainer(p.pod, c.Name):
 			running = append(running, c)
 		default:
 			others = true
 		}
 	}
-	p.stopInTurn(running, others, "pod has ended")
+	p.stopInTurn(running, others, "pod terminated")
 	for i := range p.pod.Object.Spec.InitContainers {
 		p.tidyOne(p.pod.Object.Spec.InitContainers[i].Name)
 	}
@@ -334,7 +309,7 @@ func (p *reviver) anewInOrder(same bool) {
 		all := p.instances(c.Name)
 		return same && c.State == runner.ContainerExited && c.ID == all[len(all)-1].ID
 	}
-	ok := true
+	ok := p.removeDebug("node restarted")
 	for i := range p.o.Containers {
 		if c := &p.o.Containers[i]; stays(c) {
 			p.finish(c)

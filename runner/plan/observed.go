@@ -3,24 +3,16 @@ package plan
 import (
 	"time"
 
-	"monopod/internal/cause"
+	corev1 "k8s.io/api/core/v1"
+
 	"monopod/manifests/podhash"
 	"monopod/runner"
+	"monopod/runner/plan/retry"
 	"monopod/runner/probe"
 )
 
-// Failure is the worker's memory of a failed step, kept until the step succeeds or the manifest changes.
-type Failure struct {
-	// Reason is a waiting reason, e.g. ErrImagePull or CreateContainerConfigError.
-	Reason  string
-	Message string
-	// Count is the number of consecutive failures.
-	Count int
-	// At is the time of the latest failure.
-	At time.Time
-	// Cause is what failed. Its kind is always set; its Detail is Message without the name of the step.
-	Cause cause.Cause
-}
+// Failure is the worker's memory of a failed step.
+type Failure = retry.Failure
 
 // Observed is all that Plan decides on besides the desired pod and the time. PodState comes from the runtime and survives restarts; the
 // rest is the memory of the worker and may be empty at any time.
@@ -68,6 +60,19 @@ type Options struct {
 	MaxBackOff time.Duration
 	// Parallel is the number of containers of one pod that are created concurrently. 0 and 1 mean one after another.
 	Parallel int
+}
+
+// BackOffLimit returns MaxBackOff within its bounds.
+func (o Options) BackOffLimit() time.Duration {
+	if o.MaxBackOff == 0 {
+		return retry.MaxBackOff
+	}
+	return min(max(o.MaxBackOff, time.Second), retry.MaxBackOff)
+}
+
+// NextRestart decides about an exited instance of a pod.
+func NextRestart(now time.Time, pod *corev1.PodSpec, c *runner.Container, o Options) retry.Restart {
+	return retry.Next(now, retry.Policy(pod, c), c, o.BackOffLimit())
 }
 
 // Preparation is the state of an EnsureImage or CheckPod that runs in the background.

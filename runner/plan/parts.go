@@ -3,6 +3,8 @@ package plan
 import (
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"monopod/manifests"
 	"monopod/manifests/podhash"
 	"monopod/runner"
@@ -29,6 +31,9 @@ type view struct {
 	manifest runner.Manifest
 	o        Observed
 	hashes   *podhash.Cache
+	// ephemeral are the ephemeral containers of the sandbox, and debug their instances, which o.Containers does not have; see ephemeral.go.
+	ephemeral []corev1.EphemeralContainer
+	debug     []runner.Container
 	// fresh reports that this plan creates the sandbox, so none of the observed containers is in it.
 	fresh bool
 	// evicting reports that this plan evicts the pod.

@@ -15,14 +15,19 @@ import (
 func (p *sequencer) withoutPins() {
 	switch {
 	case len(p.pod.Object.Spec.InitContainers) > 0 && p.ended():
-		p.conclude("pod has ended")
+		p.conclude("pod terminated")
 	case p.manifest == runner.RecordedManifest:
 		p.leaveRunning()
 	default:
 		p.tidy()
 	}
 	p.removeUnknown()
-	if slices.ContainsFunc(p.o.Containers, func(c runner.Container) bool { return c.State == runner.ContainerRunning }) {
+	if p.ended() {
+		p.concludeDebug()
+	} else {
+		p.settleDebug()
+	}
+	if slices.ContainsFunc(p.o.Containers, isRunning) {
 		p.resizePod() // a reboot removes its cgroup
 	}
 	p.record()
@@ -67,4 +72,5 @@ func (p *stopper) settlePod() {
 	for i := range p.o.Containers {
 		p.settle(&p.o.Containers[i])
 	}
+	p.settleDebug()
 }

@@ -12,6 +12,8 @@ import (
 
 	"monopod/manifests"
 	"monopod/runner"
+	"monopod/runner/plan/fit"
+	"monopod/runner/plan/retry"
 )
 
 // Plan returns the actions that bring a pod from the observed to the desired state, and when to plan again if no event occurs; a zero next
@@ -30,7 +32,10 @@ import (
 // Containers follow one by one in the order of the manifest. The caller may create several concurrently (see batch), but starts them in
 // this order. A container that is created before its turn has no start in the plan (see init.go).
 func Plan(now time.Time, desired *manifests.Pod, o Observed) (actions []runner.Action, next time.Time) {
-	p := newPlanner(&view{now: now, pod: desired, o: o, hashes: o.Hashes})
+	v := &view{now: now, pod: desired, o: o, hashes: o.Hashes}
+	v.separate()
+	o = v.o
+	p := newPlanner(v)
 	if p.final() {
 		desired = o.Sandbox.Pod
 		p.pod, p.manifest = desired, runner.RecordedManifest
@@ -125,6 +130,7 @@ func (p *sandboxPlanner) createSandbox(reason string) {
 // update handles a pod whose sandbox is as desired, container by container.
 func (p *sequencer) update() {
 	p.containers()
+	p.debugContainers()
 	p.resizePod()
 	p.record()
 	p.syncVolumes()
@@ -214,8 +220,8 @@ func (p *view) recordDiffers() bool {
 func (p *progress) recordNeeded() bool {
 	rec := p.o.Sandbox.Pod
 	return rec != nil && !p.ended() && slices.ContainsFunc(p.o.Containers, func(c runner.Container) bool {
-		return hasContainer(p.pod, c.Name) && !Made(p.hashes, p.pod, &c) &&
-			hasContainer(rec, c.Name) && Made(p.hashes, rec, &c)
+		return hasContainer(p.pod, c.Name) && !fit.Made(p.hashes, p.pod, &c) &&
+			hasContainer(rec, c.Name) && fit.Made(p.hashes, rec, &c)
 	})
 }
 
@@ -255,7 +261,9 @@ func (p *sandboxPlanner) keepOld() {
 	switch {
 	case p.o.Sandbox.Pod == nil:
 	case p.o.Sandbox.Alive:
-		p.recorded().containers()
+		q := p.recorded()
+		q.containers()
+		q.debugContainers()
 	default:
 		p.recorded().withoutPins()
 	}
@@ -266,7 +274,7 @@ func (p *sandboxPlanner) rebuild(reason string) {
 	if !p.stopAll(reason) || p.podBlocked() || !p.removeAll(reason) {
 		return
 	}
-	p.o.Containers = nil
+	p.o.Containers, p.debug = nil, nil
 	p.createSandbox(reason)
 	p.containers()
 }
@@ -286,7 +294,7 @@ func (p *sandboxPlanner) remove() {
 
 // removeAll removes all containers and the sandbox, and reports whether nothing remains to wait for.
 func (p *sandboxPlanner) removeAll(reason string) bool {
-	ok := true
+	ok := p.removeDebug(reason)
 	for i := range p.o.Containers {
 		ok = p.removeInstance(&p.o.Containers[i], reason) && ok
 	}
@@ -301,7 +309,7 @@ func (p *sandboxPlanner) removeAll(reason string) bool {
 // removed, because those show that the image was usable before (see image).
 func (p *reviver) revive() {
 	same := p.sameSandbox(p.pod)
-	if !same && slices.ContainsFunc(p.o.Containers, func(c runner.Container) bool { return c.State == runner.ContainerRunning }) {
+	if !same && slices.ContainsFunc(p.o.Containers, isRunning) {
 		p.replace()
 		return
 	}
@@ -311,7 +319,7 @@ func (p *reviver) revive() {
 		return
 	}
 	ready := p.imagesFirst(starts)
-	running := slices.ContainsFunc(p.o.Containers, func(c runner.Container) bool { return c.State == runner.ContainerRunning })
+	running := slices.ContainsFunc(p.o.Containers, isRunning)
 	if len(ready) == 0 || running && len(ready) < len(starts) || p.podBlocked() { // running containers are stopped only for those that can be started
 		p.settlePod()
 		return
@@ -349,6 +357,11 @@ func (p *containerPlanner) startAgain(name, reason string) {
 // takeUp sets the sandbox up again, with its uid and its data on disk, and starts the prepared containers in it. The old instances are
 // removed last: until then they hold the history, in case this is interrupted.
 func (p *reviver) takeUp(ready []start, reason string) {
+	for i := range p.debug {
+		if c := &p.debug[i]; c.State == runner.ContainerCreated {
+			p.removeInstance(c, reason) // its namespaces are gone
+		}
+	}
 	p.add(runner.Action{Kind: runner.ReviveSandbox, Reason: reason})
 	p.fresh = true
 	for _, s := range ready {
@@ -433,7 +446,7 @@ func (p *reviver) imagesFirst(starts []start) (ready []start) {
 	return ready
 }
 
-func (p *progress) restart(c *runner.Container) Restart {
+func (p *progress) restart(c *runner.Container) retry.Restart {
 	return NextRestart(p.now, &p.pod.Object.Spec, c, p.o.Options)
 }
 

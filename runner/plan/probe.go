@@ -86,7 +86,7 @@ func (p *progress) graceOf(c *runner.Container, cause runner.StopCause) time.Dur
 		return p.evictedGrace()
 	}
 	if h := p.o.Halt; h != nil && h.Bounded {
-		return min(p.grace(), h.Grace)
+		return h.Within(p.grace())
 	}
 	if p.o.Grace != nil {
 		return *p.o.Grace

@@ -3,61 +3,28 @@ package plan
 import (
 	"slices"
 
-	corev1 "k8s.io/api/core/v1"
-
 	"monopod/manifests"
-	"monopod/manifests/podhash"
 	"monopod/runner"
+	"monopod/runner/plan/fit"
 )
 
 // Resizing. A change of cpu and memory alone does not change the definition: the cgroup of the running container is changed, unless its
 // resizePolicy requires a restart. The pod's cgroup is set to its final size once all containers have their resources; UpdateResources
 // ensures that it is never too small before.
 
-// Made reports whether the instance was made from the container's definition in pod.
-func Made(h *podhash.Cache, pod *manifests.Pod, c *runner.Container) bool {
-	return ranWith(pod, c) && c.Hash == h.Container(pod, c.Name)
-}
-
 // asWanted reports whether the instance was created from the definition that is followed, or has been updated to it.
 func (p *view) asWanted(c *runner.Container) bool {
-	return Made(p.hashes, p.pod, c) && !p.outgrown(c)
+	return fit.Made(p.hashes, p.pod, c) && !p.outgrown(c)
 }
 
 // outgrown reports whether the instance must be recreated to get the desired resources.
 func (p *view) outgrown(c *runner.Container) bool {
-	if p.sized(c) {
-		return false
-	}
-	switch c.State {
-	case runner.ContainerCreated:
-		return true
-	case runner.ContainerRunning:
-		return resizeRestarts(ContainerSpec(p.pod, c.Name), c.Resources)
-	}
-	return false
+	return !p.holding() && fit.Outgrown(p.hashes, p.pod, c)
 }
 
 // sized reports whether the instance has the desired resources, or its resources are unknown.
 func (p *view) sized(c *runner.Container) bool {
-	return p.holding() || c.ResourcesHash == "" || c.ResourcesHash == p.hashes.Resources(p.pod, c.Name)
-}
-
-// resizeRestarts reports whether one of the resources that differ must not be changed while the container runs.
-func resizeRestarts(spec *corev1.Container, has *corev1.ResourceRequirements) bool {
-	if spec == nil || has == nil {
-		return false
-	}
-	return slices.ContainsFunc(spec.ResizePolicy, func(r corev1.ContainerResizePolicy) bool {
-		return r.RestartPolicy == corev1.RestartContainer &&
-			(!sameAmount(spec.Resources.Limits, has.Limits, r.ResourceName) || !sameAmount(spec.Resources.Requests, has.Requests, r.ResourceName))
-	})
-}
-
-func sameAmount(a, b corev1.ResourceList, name corev1.ResourceName) bool {
-	x, inA := a[name]
-	y, inB := b[name]
-	return inA == inB && x.Cmp(y) == 0
+	return p.holding() || fit.Sized(p.hashes, p.pod, c)
 }
 
 // resize changes the resources of a running instance.
@@ -75,7 +42,7 @@ func (p *steps) resizePod() {
 		return
 	}
 	pending := slices.ContainsFunc(p.o.Containers, func(c runner.Container) bool {
-		return c.State == runner.ContainerRunning && (!Made(p.hashes, p.pod, &c) || !p.sized(&c))
+		return c.State == runner.ContainerRunning && (!fit.Made(p.hashes, p.pod, &c) || !p.sized(&c))
 	})
 	if !pending {
 		p.add(runner.Action{Kind: runner.UpdateResources, Reason: "resources changed"})
@@ -83,10 +50,7 @@ func (p *steps) resizePod() {
 }
 
 // sameSandbox reports whether the sandbox matches the pod, including the QoS class of its cgroup.
-func (p *view) sameSandbox(pod *manifests.Pod) bool {
-	s := p.o.Sandbox
-	return s.Hash == p.hashes.Sandbox(pod) && (s.QOSClass == "" || s.QOSClass == manifests.QOSClass(pod.Object))
-}
+func (p *view) sameSandbox(pod *manifests.Pod) bool { return fit.Sandbox(p.hashes, pod, p.o.Sandbox) }
 
 // ResizeKey returns the key of failures of UpdateResources, which delay nothing else. The empty name is the pod's.
 func ResizeKey(container string) string { return "resize:" + container }

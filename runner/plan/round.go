@@ -4,6 +4,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"monopod/runner"
+	"monopod/runner/plan/retry"
 )
 
 // Planning of RestartAllContainers: the exit of one container restarts all containers, including init containers, in the same sandbox. That
@@ -36,7 +37,7 @@ func newestRound(o *runner.PodState) int {
 func trigger(pod *corev1.PodSpec, o *runner.PodState, round int) *runner.Container {
 	for i := range o.Containers {
 		c := &o.Containers[i]
-		if c.SandboxID == o.Sandbox.ID && c.Round == round && RestartsAll(pod, c) {
+		if c.SandboxID == o.Sandbox.ID && c.Round == round && retry.RestartsAll(pod, c) {
 			return c
 		}
 	}
@@ -84,7 +85,7 @@ func (p *containerPlanner) inherit(old *runner.Container) runner.Action {
 		return a
 	}
 	a.Last = old.Ending()
-	if p.outdated(old) && RestartsAll(&p.pod.Object.Spec, old) {
+	if p.outdated(old) && retry.RestartsAll(&p.pod.Object.Spec, old) {
 		a.BackOff = p.restart(old).BackOff
 	}
 	if old.Exit != nil && old.StopCause == runner.StopRestartAll {

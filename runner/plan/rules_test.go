@@ -9,6 +9,7 @@ import (
 	"monopod/manifests"
 	"monopod/runner"
 	"monopod/runner/plan"
+	"monopod/runner/plan/retry"
 	"monopod/runner/runtimetest"
 )
 
@@ -81,7 +82,7 @@ func TestExitsThatRestartAllContainers(t *testing.T) {
 		{"an init container that failed", asInit, exited("1", "main", 42, 9), true},
 		{"an init container that succeeded", asInit, exited("1", "main", 0, 9), false},
 	} {
-		if got := plan.RestartsAll(c.pod, &c.c); got != c.want {
+		if got := retry.RestartsAll(c.pod, &c.c); got != c.want {
 			t.Errorf("%s: %t, want %t", c.name, got, c.want)
 		}
 	}

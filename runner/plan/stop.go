@@ -9,13 +9,14 @@ import (
 
 	"monopod/manifests"
 	"monopod/runner"
+	"monopod/runner/plan/retry"
 )
 
 // Planning of the end of containers.
 //
 // Regular containers get the stop signal together. Sidecars wait until all of those have ended, then stop one after another, the last of the
-// manifest first. All of them share one grace period. For each container it begins with MarkStopping, or with StopContainer if nothing
-// precedes the signal.
+// manifest first, and ephemeral containers last of all. All of them share one grace period. For each container it begins with MarkStopping, or
+// with StopContainer if nothing precedes the signal.
 
 // killAgain is the time after which a killed process that still exists is killed again. One in uninterruptible sleep may take much longer;
 // its exit is an event.
@@ -32,7 +33,7 @@ func (p *stopper) stopAll(reason string) bool {
 	for i := range p.o.Containers {
 		switch c := &p.o.Containers[i]; {
 		case c.State != runner.ContainerRunning:
-		case p.roleOf(c) == sidecar:
+		case p.roleOf(c) == retry.Sidecar:
 			sidecars = append(sidecars, c)
 		default:
 			p.stop(c, reason)
@@ -40,7 +41,8 @@ func (p *stopper) stopAll(reason string) bool {
 		}
 	}
 	p.stopInTurn(sidecars, others, reason)
-	return !others && len(sidecars) == 0
+	others = others || len(sidecars) > 0
+	return !p.stopDebug(others, reason) && !others
 }
 
 // stopInTurn stops running sidecars one after another, unless other containers have to end first.

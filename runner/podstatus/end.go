@@ -18,6 +18,8 @@ func WithEnds(before, now *corev1.Pod) *corev1.Pod {
 	lost := false
 	shown.Status.InitContainerStatuses = ends(before.Status.InitContainerStatuses, shown.Status.InitContainerStatuses, &lost)
 	shown.Status.ContainerStatuses = ends(before.Status.ContainerStatuses, shown.Status.ContainerStatuses, &lost)
+	debugLost := false // it does not affect the phase
+	shown.Status.EphemeralContainerStatuses = ends(before.Status.EphemeralContainerStatuses, shown.Status.EphemeralContainerStatuses, &debugLost)
 	if lost {
 		shown.Status.Phase, shown.Status.Conditions = before.Status.Phase, before.Status.Conditions
 	}

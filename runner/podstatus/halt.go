@@ -31,15 +31,20 @@ func (s *statusBuilder) haltedPhase() corev1.PodPhase {
 	return corev1.PodPending
 }
 
+// rejected reports whether this machine rejects the pod, which has no sandbox.
+func (s *statusBuilder) rejected() bool { return s.Held != nil && s.Held.Failed && s.Sandbox == nil }
+
 // stopping reports whether a container of the pod still runs.
 func (s *statusBuilder) stopping() bool {
-	return slices.ContainsFunc(s.Containers, func(c runner.Container) bool { return c.State == runner.ContainerRunning })
+	return slices.ContainsFunc(s.all, func(c runner.Container) bool { return c.State == runner.ContainerRunning })
 }
 
 func (s *statusBuilder) troubleHalted() model.Trouble {
 	h := s.Halt
 	t := model.Trouble{Kind: model.TroubleHalted, Reason: h.Reason, Message: h.Message, Cause: h.Cause, Text: h.Reason + ": " + h.Message}
-	if s.stopping() {
+	if h.Final() { // no change of the machine lets it run
+		t.Kind = model.TroubleHeld
+	} else if s.stopping() {
 		t.Text = fmt.Sprintf("being stopped: %s: %s", h.Reason, h.Message)
 	}
 	return t

@@ -11,6 +11,7 @@ import (
 	"monopod/manifests"
 	"monopod/runner"
 	"monopod/runner/plan"
+	"monopod/runner/plan/retry"
 )
 
 // ReasonContainersNotInitialized is the reason of a pod that is not Initialized.
@@ -21,7 +22,7 @@ func (s containersBuilder) initContainer(spec *corev1.Container) corev1.Containe
 	c := s.initInstance(spec.Name)
 	st := s.container(spec, c)
 	if !manifests.IsSidecar(spec) {
-		st.Ready = c != nil && plan.Succeeded(c)
+		st.Ready = c != nil && retry.Succeeded(c)
 	}
 	if past := shownInstance(s.Containers, spec.Name); past != nil && past != c && st.LastTerminationState.Terminated == nil {
 		st.LastTerminationState.Terminated = terminated(past.Exit)
@@ -48,7 +49,7 @@ func (s containersBuilder) here(c *runner.Container) bool {
 // serving reports whether a regular container runs, which implies that the init containers have completed.
 func (s containersBuilder) serving() bool {
 	return slices.ContainsFunc(s.Containers, func(c runner.Container) bool {
-		return c.State == runner.ContainerRunning && plan.RoleIn(&s.pod.Spec, c.Name) == plan.Regular
+		return c.State == runner.ContainerRunning && retry.RoleIn(&s.pod.Spec, c.Name) == retry.Regular
 	})
 }
 
@@ -72,7 +73,7 @@ func (s containersBuilder) uninitialized() []string {
 // begun reports whether a regular container has been started in this sandbox.
 func (s containersBuilder) begun() bool {
 	return slices.ContainsFunc(s.Containers, func(c runner.Container) bool {
-		return s.here(&c) && !c.StartedAt.IsZero() && plan.RoleIn(&s.pod.Spec, c.Name) == plan.Regular
+		return s.here(&c) && !c.StartedAt.IsZero() && retry.RoleIn(&s.pod.Spec, c.Name) == retry.Regular
 	})
 }
 
@@ -86,7 +87,7 @@ func (s containersBuilder) initFailed() bool {
 // failedInit returns the instance of an init container that failed permanently; nil if it did not.
 func (s containersBuilder) failedInit(spec *corev1.Container) *runner.Container {
 	c := s.initInstance(spec.Name)
-	if c == nil || manifests.IsSidecar(spec) || c.State != runner.ContainerExited || plan.Succeeded(c) || s.Removing ||
+	if c == nil || manifests.IsSidecar(spec) || c.State != runner.ContainerExited || retry.Succeeded(c) || s.Removing ||
 		plan.InitPassed(&s.pod.Spec, &s.PodState, s.round, spec.Name) || s.restart(c).Wanted {
 		return nil
 	}
@@ -112,7 +113,7 @@ func (s containersBuilder) initializedCondition(created time.Time) corev1.PodCon
 	since := created
 	for i := range s.pod.Spec.InitContainers {
 		c := s.initInstance(s.pod.Spec.InitContainers[i].Name)
-		if c != nil && plan.Succeeded(c) {
+		if c != nil && retry.Succeeded(c) {
 			since = plan.Later(since, c.Exit.FinishedAt)
 		}
 	}

@@ -17,6 +17,7 @@ import (
 	"monopod/manifests"
 	"monopod/runner"
 	"monopod/runner/plan"
+	"monopod/runner/plan/retry"
 )
 
 // Input is all that the status of a pod depends on. Transition times are derived from those of the sandbox and the containers, so they stay
@@ -26,6 +27,8 @@ type Input struct {
 	Key manifests.Key
 	// Desired is the manifest; nil if the pod is not desired or is only kept.
 	Desired *manifests.Pod
+	// Last is the manifest shown before, for a pod that is removed and has no record, or no longer has one. It may be nil.
+	Last *manifests.Pod
 	plan.Observed
 	// Held is set if the desired manifest may not be applied now.
 	Held *runner.Held
@@ -64,7 +67,9 @@ const ReasonRuntimeUnreachable = "RuntimeUnreachable"
 // Of returns the status of a pod.
 func Of(in Input) Status {
 	shown := in.manifest()
-	s := statusBuilder{Input: in, pod: toShow(shown.Object)}
+	s := statusBuilder{Input: in, pod: toShow(shown.Object), all: in.Containers}
+	s.pod.Spec.EphemeralContainers = in.Sandbox.EphemeralOf(&s.pod.Spec)
+	s.debug, s.Containers = runner.SplitEphemeral(in.Containers, s.pod.Spec.EphemeralContainers)
 	s.pod.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}
 	s.identity(shown.Origin)
 	s.overhead(shown)
@@ -81,7 +86,7 @@ func Of(in Input) Status {
 	if f := s.failure(); f != nil {
 		s.pod.Status.Reason, s.pod.Status.Message = f.Reason, FailureMessage(f)
 	}
-	if s.halted() {
+	if s.halted() && !in.Halt.Deleted {
 		s.pod.Status.Reason, s.pod.Status.Message = in.Halt.Reason, in.Halt.Message
 	}
 	if in.Held != nil && in.Sandbox == nil {
@@ -150,6 +155,8 @@ func (in *Input) manifest() *manifests.Pod {
 		return in.Desired
 	case in.Sandbox != nil && in.Sandbox.Pod != nil:
 		return in.Sandbox.Pod
+	case in.Removing && in.Last != nil:
+		return in.Last
 	}
 	return &manifests.Pod{Object: &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: in.Key.Namespace, Name: in.Key.Name},
@@ -163,6 +170,8 @@ type statusBuilder struct {
 	round int
 	// waitsFor are the init containers that the regular ones wait for.
 	waitsFor []string
+	// all are all instances, debug those of ephemeral containers, and Input.Containers all others.
+	all, debug []runner.Container
 }
 
 func (s *statusBuilder) containers() {
@@ -175,6 +184,9 @@ func (s *statusBuilder) containers() {
 	for i := range s.pod.Spec.Containers {
 		c := &s.pod.Spec.Containers[i]
 		st.ContainerStatuses = append(st.ContainerStatuses, containersOf(s).container(c, shownInstance(s.Containers, c.Name)))
+	}
+	for i := range s.pod.Spec.EphemeralContainers {
+		st.EphemeralContainerStatuses = append(st.EphemeralContainerStatuses, containersOf(s).ephemeral(&s.pod.Spec.EphemeralContainers[i]))
 	}
 }
 
@@ -194,8 +206,11 @@ func (s *statusBuilder) identity(o manifests.Origin) {
 	s.pod.UID = types.UID(uid)
 	s.pod.Annotations = withAnnotation(s.pod.Annotations, annotationHash, uid)
 	s.pod.Spec.NodeName = s.Node.Name
-	if s.Removing {
+	switch {
+	case s.Removing:
 		s.terminating()
+	case s.Halt != nil && s.Halt.Deleted && s.Desired != nil && s.Desired.Deleted():
+		s.pod.DeletionTimestamp, s.pod.DeletionGracePeriodSeconds = s.Desired.Given.DeletionTimestamp, s.Desired.Given.DeletionGracePeriodSeconds
 	}
 }
 
@@ -220,8 +235,8 @@ func (s *statusBuilder) terminating() {
 		grace = int64(*s.Grace / time.Second)
 	}
 	end := s.Now
-	for i := range s.Containers {
-		c := &s.Containers[i]
+	for i := range s.all {
+		c := &s.all[i]
 		if c.State != runner.ContainerRunning || !c.Leaving() {
 			continue
 		}
@@ -264,7 +279,9 @@ func (s *statusBuilder) phase() corev1.PodPhase {
 	switch {
 	case s.Blind != nil && s.Sandbox == nil:
 		return corev1.PodUnknown
-	case s.halted() && !s.stopping():
+	case s.rejected():
+		return corev1.PodFailed
+	case s.halted() && !s.stopping() && !s.Halt.Deleted:
 		return s.haltedPhase()
 	case s.failure() != nil, containersOf(s).initFailed():
 		return corev1.PodFailed
@@ -323,7 +340,7 @@ func (s *statusBuilder) restarts(name string) bool {
 	return c != nil && c.State == runner.ContainerExited && !s.Removing && s.Halt == nil && s.restart(c).Wanted
 }
 
-func (s *statusBuilder) restart(c *runner.Container) plan.Restart {
+func (s *statusBuilder) restart(c *runner.Container) retry.Restart {
 	return plan.NextRestart(s.Now, &s.pod.Spec, c, s.Options)
 }
 
@@ -348,7 +365,7 @@ func (s *statusBuilder) conditions() []corev1.PodCondition {
 	if since, restarting := s.restarting(); restarting {
 		all = append(all, condition(corev1.AllContainersRestarting, true, since))
 	}
-	if s.halted() && s.Halt.Failed {
+	if s.halted() && s.Halt.Failed && !s.Halt.Rejected {
 		disrupted := condition(corev1.DisruptionTarget, true, s.lastTransition())
 		disrupted.Reason, disrupted.Message = corev1.PodReasonTerminationByKubelet, s.Halt.Message
 		all = append(all, disrupted)
@@ -364,7 +381,7 @@ func (s *statusBuilder) restarting() (since time.Time, restarting bool) {
 			continue
 		}
 		restarting = true
-		if c.Exit != nil && plan.RestartsAll(&s.pod.Spec, c) {
+		if c.Exit != nil && retry.RestartsAll(&s.pod.Spec, c) {
 			since = c.Exit.FinishedAt
 		}
 	}

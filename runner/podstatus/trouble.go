@@ -13,6 +13,7 @@ import (
 	"monopod/manifests"
 	"monopod/runner"
 	"monopod/runner/plan"
+	"monopod/runner/plan/retry"
 	"monopod/runner/probe"
 )
 
@@ -60,6 +61,9 @@ func (s troublesBuilder) trouble() model.Trouble {
 			return t
 		}
 	}
+	if t := s.troubleEphemeral(); t.Kind != model.NoTrouble {
+		return t
+	}
 	if r := containersOf(s.statusBuilder).resizing(); len(r) > 0 {
 		return model.Trouble{Kind: model.TroubleResize, Reason: r[0].Reason, Message: r[0].Message, Text: "resources are not resized yet: " + r[0].Message}
 	}
@@ -75,9 +79,9 @@ func inProgress(text string) model.Trouble {
 
 func (s troublesBuilder) whyRemoving() string {
 	var names []string
-	for i := range s.Containers {
-		if s.Containers[i].State == runner.ContainerRunning {
-			names = append(names, s.Containers[i].Name)
+	for i := range s.all {
+		if s.all[i].State == runner.ContainerRunning {
+			names = append(names, s.all[i].Name)
 		}
 	}
 	if len(names) == 0 {
@@ -177,7 +181,7 @@ func (s troublesBuilder) troubleExited(spec *corev1.Container, c *runner.Contain
 	case !r.Wanted && c.Exit.ExitCode == 0:
 		return model.Trouble{}
 	case !r.Wanted:
-		t.Text += ", not restarted by restart policy " + string(plan.RestartPolicy(&s.pod.Spec, c))
+		t.Text += ", not restarted by restart policy " + string(retry.Policy(&s.pod.Spec, c))
 	default:
 		t.Text += ", to be restarted at " + r.At.Format(time.RFC3339)
 	}

@@ -19,6 +19,7 @@ import (
 	"monopod/runner"
 	"monopod/runner/admit"
 	"monopod/runner/plan"
+	"monopod/runner/podstatus"
 	"monopod/runner/pool"
 	"monopod/runner/runtimetest"
 )
@@ -396,6 +397,51 @@ func TestSubscriberGetsPodRemovedBeforeWatch(t *testing.T) {
 			t.Error(err)
 		}
 	})
+}
+
+// TestLastStatusOfARemovedPodIsComplete: a pod that has no record, or no longer has one, is shown as before until it is gone.
+func TestLastStatusOfARemovedPodIsComplete(t *testing.T) {
+	for name, started := range map[string]bool{"never started": false, "was running": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRig(t)
+				r.fake.Fail = func(_ manifests.Key, a runner.Action) error {
+					if !started && a.Kind == runner.CreateSandbox {
+						return errors.New("no network")
+					}
+					return nil
+				}
+				r.start()
+				pod := testPod("web", testContainer("a", runtimetest.ScriptServe))
+				pod.Object.UID, pod.Origin = "11111111-2222-3333-4444-555555555555", manifests.Origin{Source: "file", File: "/m/web.yaml", Line: 3}
+				r.update(pod)
+				r.pass(time.Second)
+				var last podstatus.Status
+				gone := errors.New("gone")
+				ended := make(chan error, 1)
+				go func() {
+					ended <- r.pool.Watch(t.Context(), func(c pool.Change) error {
+						if c.Gone {
+							last = c.Status
+							return gone
+						}
+						return nil
+					})
+				}()
+				r.settle()
+				r.pool.Graces(map[string]time.Duration{string(pod.Object.UID): 7 * time.Second})
+				r.update()
+				r.pass(time.Minute)
+				if err := <-ended; !errors.Is(err, gone) {
+					t.Fatal(err)
+				}
+				p := last.Pod
+				if last.Origin != pod.Origin || p.UID != pod.Object.UID || len(p.Spec.Containers) != 1 || p.DeletionTimestamp == nil || *p.DeletionGracePeriodSeconds != 7 {
+					t.Errorf("origin %+v, %+v, %d containers", last.Origin, p.ObjectMeta, len(p.Spec.Containers))
+				}
+			})
+		})
+	}
 }
 
 func TestStoppingAgentEndsNoPodAndNoRunningAction(t *testing.T) {

@@ -27,6 +27,9 @@ func (p *registry) gateLocked(e *entry) runner.Rule {
 	if p.gate != nil && pod != nil {
 		r = p.gate(pod)
 	}
+	if own := runner.RuleOf(e.desired.pod); wanted && own.Halt != nil && (r.Halt == nil || !r.Halt.Remove) {
+		r = own
+	}
 	if wanted && r.Wait == nil && p.barrier != nil {
 		r.Wait = p.barrier(e.desired.pod)
 	}

@@ -26,7 +26,9 @@ import (
 	"monopod/runner"
 	"monopod/runner/admit"
 	"monopod/runner/plan"
+	"monopod/runner/plan/retry"
 	"monopod/runner/podstatus"
+	"monopod/runner/pool/turns"
 )
 
 // Config configures a Pool. New fills in zero fields.
@@ -42,8 +44,10 @@ type Config struct {
 	MaxPods int
 	// Room is the limit of the sum of requests of all pods; nil means no limit.
 	Room admit.Requests
-	// NodeLabels are the labels that pods select nodes by; if nil, only Platform matters.
+	// NodeLabels are the labels that pods select nodes by until SetNodeLabels; if nil, only Platform matters.
 	NodeLabels map[string]string
+	// LabelsLost reports that the node may have more labels than NodeLabels.
+	LabelsLost bool
 	// Platform is the platform of this machine.
 	Platform manifests.Platform
 	// Options are the limits of planning.
@@ -97,7 +101,7 @@ func (c Config) withDefaults() Config {
 type Pool struct {
 	rt runner.Runtime
 	// starts and stops limit concurrent starts and removals; see worker.acquire.
-	starts, stops *turns
+	starts, stops *turns.Turns
 	// trigger wakes the loop of Run to distribute assignments. freed does the same after a change of a pod that others may wait for.
 	trigger, freed chan struct{}
 	// lost requests another list of the runtime's pods.
@@ -207,8 +211,8 @@ func New(rt runner.Runtime, cfg Config) *Pool {
 	cfg = cfg.withDefaults()
 	return &Pool{
 		rt:       rt,
-		starts:   newTurns(cfg.MaxConcurrent),
-		stops:    newTurns(cfg.MaxConcurrent),
+		starts:   turns.New(cfg.MaxConcurrent),
+		stops:    turns.New(cfg.MaxConcurrent),
 		trigger:  make(chan struct{}, 1),
 		freed:    make(chan struct{}, 1),
 		lost:     make(chan struct{}, 1),
@@ -228,21 +232,30 @@ func (p *Pool) Update(d model.Desired) {
 	signal(p.trigger)
 }
 
-// Graces sets the grace periods of pods that are removed, by uid, instead of those of their manifests. Other pods keep theirs. It never
-// blocks and also applies to pods that are already stopping.
-func (p *Pool) Graces(byUID map[string]time.Duration) {
+// change changes the registry, and has assignments distributed again.
+func (p *Pool) change(edit func()) {
 	p.mu.Lock()
-	p.graces = byUID
+	edit()
 	p.mu.Unlock()
 	signal(p.trigger)
 }
 
+// Graces sets the grace periods of pods that are removed, by uid, instead of those of their manifests. Other pods keep theirs. It never
+// blocks and also applies to pods that are already stopping.
+func (p *Pool) Graces(byUID map[string]time.Duration) {
+	p.change(func() { p.graces = byUID })
+}
+
 // Conditions sets the conditions that others have set on pods, by uid; readiness gates use them. It never blocks.
 func (p *Pool) Conditions(byUID map[string][]corev1.PodCondition) {
-	p.mu.Lock()
-	p.given = byUID
-	p.mu.Unlock()
-	signal(p.trigger)
+	p.change(func() { p.given = byUID })
+}
+
+// SetNodeLabels replaces the labels that pods select nodes by. If they are nil, only the platform matters. lost reports that the node may have
+// more labels: pods that select by others wait. Existing pods stay, as in Kubernetes; waiting pods that match now start. The map must not be
+// modified afterwards. It never blocks.
+func (p *Pool) SetNodeLabels(labels map[string]string, lost bool) {
+	p.change(func() { p.cfg.NodeLabels, p.cfg.LabelsLost = labels, lost })
 }
 
 // givenLocked returns the conditions that others have set on a pod.
@@ -339,7 +352,7 @@ func (p *Pool) retry(ctx context.Context, what string, f func() error) {
 		if err == nil || ctx.Err() != nil {
 			return
 		}
-		wait := plan.Doubled(100*time.Millisecond, 5*time.Second, try)
+		wait := retry.Doubled(100*time.Millisecond, 5*time.Second, try)
 		if err.Error() != last {
 			p.cfg.Log.Warn(what, "err", err, "retry_in", wait)
 			last, try = err.Error(), 1
@@ -545,6 +558,7 @@ func (p *Pool) retire(w *worker) bool {
 	if p.cfg.Gone != nil && e.report.status.Pod != nil {
 		p.cfg.Gone(e.report.status)
 	}
+	w.refuseLocked(errNotRunning(w.key))
 	delete(p.entries, w.key)
 	p.goneLocked(w.key, e.report.status)
 	if p.anyHeld {

@@ -15,7 +15,7 @@ import (
 // or a node.
 func (p *registry) admitLocked() admit.Decision {
 	crowded := p.crowdedLocked()
-	a := admit.Input{Known: map[manifests.Key]admit.Holding{}, Listed: p.listed, Blind: !p.listed, Node: p.cfg.NodeName, Labels: p.cfg.NodeLabels, Platform: p.cfg.Platform}
+	a := admit.Input{Known: map[manifests.Key]admit.Holding{}, Listed: p.listed, Blind: !p.listed, Node: p.cfg.NodeName, Labels: p.cfg.NodeLabels, LabelsLost: p.cfg.LabelsLost, Platform: p.cfg.Platform}
 	if crowded {
 		a.MaxPods, a.Room = p.cfg.MaxPods, p.cfg.Room
 	}
@@ -132,10 +132,7 @@ func (p *Pool) Evict(key manifests.Key, order plan.Eviction) {
 // Barrier replaces the function that temporarily prevents pods from starting, and evicted ones from coming back; nil disables it. It must
 // return quickly and must not call the Pool.
 func (p *Pool) Barrier(b func(*manifests.Pod) *runner.Held) {
-	p.mu.Lock()
-	p.barrier = b
-	p.mu.Unlock()
-	signal(p.trigger)
+	p.change(func() { p.barrier = b })
 }
 
 // keepPlace processes a report before it is stored: if the pod existed and has no sandbox now, its place is reserved for the one being

@@ -13,6 +13,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/types"
 	"pgregory.net/rapid"
 
 	"monopod/manifests"
@@ -40,6 +41,8 @@ type chaos struct {
 	sick bool
 	// answered is when the startup probe of a container, by pod and name, last succeeded.
 	answered map[string]time.Time
+	// debugged are the instances of ephemeral containers that have run, by the pod's uid and name.
+	debugged map[string]string
 	wrong    []string
 }
 
@@ -50,7 +53,7 @@ const badImage = "bad:1"
 // happen meanwhile.
 func newChaos(t *testing.T, n int) *chaos {
 	t.Helper()
-	c := &chaos{rig: newRig(t), desired: map[manifests.Key]*manifests.Pod{}, editedAt: map[manifests.Key]time.Time{}, answered: map[string]time.Time{}}
+	c := &chaos{rig: newRig(t), desired: map[manifests.Key]*manifests.Pod{}, editedAt: map[manifests.Key]time.Time{}, answered: map[string]time.Time{}, debugged: map[string]string{}}
 	c.cfg.Now = c.fake.Now
 	c.cfg.Options.Parallel = n
 	if n > 0 {
@@ -82,6 +85,7 @@ func (c *chaos) judge(key manifests.Key, a runner.Action) error {
 	defer c.mu.Unlock()
 	want := c.desired[key]
 	c.check(key, a, st, want)
+	c.checkEphemeral(key, a, st)
 	if a.Kind == runner.StartContainer {
 		delete(c.answered, key.Name+"/"+a.Container)
 	}
@@ -174,6 +178,36 @@ func (c *chaos) check(key manifests.Key, a runner.Action, st runner.PodState, wa
 	}
 }
 
+// checkEphemeral checks that an ephemeral container runs once at most.
+func (c *chaos) checkEphemeral(key manifests.Key, a runner.Action, st runner.PodState) {
+	if st.Sandbox == nil {
+		return
+	}
+	for _, i := range st.Containers {
+		if kindOf(st.Sandbox.Pod, i.Name) == "ephemeral" && !i.StartedAt.IsZero() {
+			c.debugged[st.Sandbox.UID+"/"+i.Name] = i.ID
+		}
+	}
+	if a.Kind != runner.CreateContainer && a.Kind != runner.StartContainer || kindOf(st.Sandbox.Pod, a.Container) != "ephemeral" {
+		return
+	}
+	if ran := c.debugged[st.Sandbox.UID+"/"+a.Container]; ran != "" {
+		c.wrongf("%s: %s, which has run: %s", key, a, ran)
+	}
+}
+
+// debug adds an ephemeral container to a pod, if there is one.
+func (c *chaos) debug(name string, n int) {
+	st := c.fake.State(key(name))
+	if st.Sandbox == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(c.t.Context(), time.Second)
+	defer cancel()
+	add := debugger(fmt.Sprint("debug", n%3), []string{runtimetest.ScriptServe, runtimetest.ScriptSlowStop, "after 3s"}[n%3])
+	_ = c.pool.AddEphemeral(ctx, key(name), types.UID(st.Sandbox.UID), []corev1.EphemeralContainer{add}) // nobody may be there to do it
+}
+
 // slowest is the longest duration of a creation; the desired state may change meanwhile.
 const slowest = 100 * time.Millisecond
 
@@ -187,7 +221,7 @@ func (c *chaos) checkWanted(key manifests.Key, a runner.Action, st runner.PodSta
 		c.wrongf("%s: %s in a pod that is to go", key, a)
 	case st.Sandbox.Failed != nil:
 		c.wrongf("%s: %s in a pod that has failed", key, a)
-	case a.Manifest == runner.DesiredManifest:
+	case a.Manifest == runner.DesiredManifest && kindOf(want, a.Container) != "ephemeral": // which waits for no other
 		c.checkOrder(key, a, st, want)
 	}
 }
@@ -268,6 +302,9 @@ func (c *chaos) isStarted(key manifests.Key, want *manifests.Pod, i *runner.Cont
 
 // kindOf returns the kind of a container in a pod; unknown containers are regular.
 func kindOf(p *manifests.Pod, name string) string {
+	if strings.HasPrefix(name, "debug") {
+		return "ephemeral"
+	}
 	for i := range p.Object.Spec.InitContainers {
 		if c := &p.Object.Spec.InitContainers[i]; c.Name == name {
 			if manifests.IsSidecar(c) {
@@ -342,6 +379,11 @@ func (c *chaos) checkComplete(k manifests.Key, want *manifests.Pod, st runner.Po
 			c.wrongf("%s: %d instances of %s", k, n, spec.Name)
 		}
 		delete(count, spec.Name)
+	}
+	for name, n := range count {
+		if kindOf(want, name) == "ephemeral" && n == 1 {
+			delete(count, name)
+		}
 	}
 	if len(count) > 0 {
 		c.wrongf("%s: strangers %v", k, count)
@@ -432,7 +474,7 @@ func steps() *rapid.Generator[[]step] {
 				"init env", "add init", "add sidecar", "remove init", "init fails",
 				"add container", "remove container", "resize", "resize", "exit", "exit", "kill", "stubborn", "fault", "fault", "no fault",
 				"agent dies", "agent restarts", "offline", "reboot", "pins lost", "blind", "see", "pass", "pass", "a while",
-				"a moment", "a moment", "clock", "sick", "well", "probe", "deadline",
+				"a moment", "a moment", "clock", "sick", "well", "probe", "deadline", "debug", "debug",
 			}).Draw(t, "what"),
 			Pod: rapid.IntRange(0, 1).Draw(t, "pod"),
 			N:   rapid.IntRange(0, 7).Draw(t, "n"),
@@ -584,6 +626,8 @@ func (c *chaos) play(s step) {
 		c.pass(time.Duration(1+s.N) * 13 * time.Millisecond)
 	case "clock":
 		c.setClock([]time.Duration{-100 * time.Hour, -time.Hour, -10 * time.Second, -time.Millisecond, time.Millisecond, 10 * time.Second, time.Hour, 100 * time.Hour}[s.N])
+	case "debug":
+		c.debug(name, s.N)
 	case "sick", "well":
 		c.setSick(s.What == "sick")
 	case "exit":
@@ -851,6 +895,12 @@ func (c *chaos) checkEnd(k manifests.Key, want *manifests.Pod) {
 		c.wrongf("%s: the pod's cgroup is another one's", k)
 	}
 	for _, i := range st.Containers {
+		if kindOf(want, i.Name) == "ephemeral" {
+			if i.State != runner.ContainerRunning && (i.State != runner.ContainerExited || !i.Recorded) {
+				c.wrongf("%s: %s is %s", k, i.Name, i.State)
+			}
+			continue
+		}
 		if i.State == runner.ContainerRunning && i.ResourcesHash != "" && i.ResourcesHash != podhash.Resources(want.Object, i.Name) {
 			c.wrongf("%s: %s has other resources", k, i.Name)
 		}

@@ -103,3 +103,26 @@ func TestPodWaitsForReferencedObjects(t *testing.T) {
 		}
 	})
 }
+
+// TestVolumesWithTokensAreSyncedInTime though nothing changes: twice before four fifths of the life of a token are over.
+func TestVolumesWithTokensAreSyncedInTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		n := &needy{Runtime: r.fake}
+		r.runtime = n
+		r.start()
+		pod := edited(configMapPod(), func(p *corev1.Pod) { manifests.AddTokenVolume(&p.Spec) })
+		r.pool.Update(model.Desired{Pods: []*manifests.Pod{pod}, Objects: appMap("x")})
+		r.pass(time.Minute)
+		first := n.last()
+		for _, step := range []struct {
+			wait time.Duration
+			more string
+		}{{20 * time.Minute, ""}, {5 * time.Minute, " x"}, {24 * time.Minute, " x"}, {10 * time.Minute, ""}} {
+			r.pass(step.wait)
+			if first += step.more; n.last() != first {
+				t.Errorf("after %s more: %q, want %q", step.wait, n.last(), first)
+			}
+		}
+	})
+}

@@ -19,7 +19,9 @@ import (
 	"monopod/manifests/podhash"
 	"monopod/runner"
 	"monopod/runner/plan"
+	"monopod/runner/plan/retry"
 	"monopod/runner/podstatus"
+	"monopod/runner/pool/occurrence"
 )
 
 // assignment is the order of the pool to a worker. It is a value; the latest one counts.
@@ -61,6 +63,8 @@ type subject struct {
 	warned   map[string]string
 	removing bool
 	reported reportedEvents
+	shown    *corev1.Pod    // the last published pod
+	last     *manifests.Pod // its manifest; nil if it had none
 }
 
 // recorder records the events of the pod.
@@ -99,8 +103,11 @@ type worker struct {
 	blindFor int
 	adopted  bool
 	synced   *manifests.Pod // the manifest of the last SyncVolumes
-	shown    *corev1.Pod    // the last published pod
-	rounds   int            // plans since the last empty one
+	syncedAt time.Time
+	rounds   int // plans since the last empty one
+
+	// additions are pending requests to add ephemeral containers; guarded by Pool.mu.
+	additions []*addition
 
 	parked *parked // guarded by Pool.mu; nil: it has a goroutine, or none yet
 }
@@ -170,7 +177,7 @@ func (w *worker) work(ctx context.Context) bool {
 		switch {
 		case err != nil:
 			crashes++
-			t.wait = plan.Doubled(time.Second, time.Minute, crashes)
+			t.wait = retry.Doubled(time.Second, time.Minute, crashes)
 			w.log().Error("the worker crashed and is restarted", "err", err, "retry_in", t.wait)
 			w.recordCrash(err)
 			w.pool.reportCrash(w, err)
@@ -231,11 +238,14 @@ func (w *worker) turn(ctx context.Context) turn {
 	w.now = w.pool.assignment(w)
 	w.observed.Halt, w.observed.Evict, w.observed.Waits = w.now.halt, w.now.evict, w.now.held != nil
 	if !w.observe(ctx) {
-		return turn{wait: plan.Doubled(100*time.Millisecond, 5*time.Second, w.blindFor)}
+		return turn{wait: retry.Doubled(100*time.Millisecond, 5*time.Second, w.blindFor)}
 	}
 	if !w.now.settled {
 		w.publish(time.Time{})
 		return turn{wait: never}
+	}
+	if w.addEphemeral(ctx) {
+		return turn{wait: atOnce}
 	}
 	w.yield()
 	var pod *manifests.Pod
@@ -250,7 +260,14 @@ func (w *worker) turn(ctx context.Context) turn {
 	w.observed.Stale = w.stale(pod)
 	w.observed.VolumesStale = pod != nil && pod != w.synced && manifests.FollowsEdits(&pod.Object.Spec)
 	now := w.pool.cfg.Now()
+	due := w.tokensDue(pod)
+	if !due.IsZero() && !now.Before(due) {
+		w.observed.VolumesStale = true
+	}
 	actions, next := plan.Plan(now, pod, w.observed)
+	if !due.IsZero() && now.Before(due) && (next.IsZero() || due.Before(next)) {
+		next = due
+	}
 	w.publish(next)
 	if len(actions) == 0 {
 		w.rounds = 0
@@ -261,12 +278,28 @@ func (w *worker) turn(ctx context.Context) turn {
 	}
 	w.apply(ctx, pod, actions)
 	if w.rounds++; w.rounds > maxRounds {
-		wait := plan.Doubled(100*time.Millisecond, 5*time.Second, w.rounds-maxRounds)
+		wait := retry.Doubled(100*time.Millisecond, 5*time.Second, w.rounds-maxRounds)
 		w.log().Debug("does not converge", "first", actions[0].String(), "retry_in", wait)
 		return turn{wait: wait, ignoreEvents: true}
 	}
 	return turn{wait: atOnce}
 }
+
+// tokensDue returns when the tokens in the volumes of a pod must be checked again; zero if it has none. The interval is two fifths of the
+// lifetime of a token.
+func (w *worker) tokensDue(pod *manifests.Pod) time.Time {
+	if pod == nil || pod != w.synced {
+		return time.Time{}
+	}
+	seconds := min(manifests.ShortestToken(&pod.Object.Spec), maxTokenSeconds)
+	if seconds == 0 {
+		return time.Time{}
+	}
+	return w.syncedAt.Add(time.Duration(seconds) * time.Second / 5 * 2)
+}
+
+// maxTokenSeconds is the maximum time that a token is used, as with a kubelet.
+const maxTokenSeconds = 24 * 60 * 60
 
 func until(now, next time.Time) time.Duration {
 	if next.IsZero() {
@@ -308,10 +341,17 @@ func (w *worker) choose() (pod *manifests.Pod, removing bool) {
 
 // graceAsked returns the requested grace period of a pod that is removed; nil if the manifest decides.
 func (w *subject) graceAsked() *time.Duration {
-	if sb := w.observed.Sandbox; w.removing && sb != nil {
-		if d, ok := w.now.graces[sb.UID]; ok {
-			return &d
-		}
+	if !w.removing {
+		return nil
+	}
+	uid := ""
+	if sb := w.observed.Sandbox; sb != nil {
+		uid = sb.UID
+	} else if w.shown != nil {
+		uid = string(w.shown.UID)
+	}
+	if d, ok := w.now.graces[uid]; ok {
+		return &d
 	}
 	return nil
 }
@@ -457,7 +497,7 @@ func (w *worker) tell(state runner.PodState) {
 		}
 		w.log().Info("container exited", args...)
 		if c.Exit.Reason != runner.ReasonStartError { // it was recorded when the start was tried
-			w.record(c.Name, exitEvent(c.Exit, c.Leaving()))
+			w.record(c.Name, occurrence.Exit(c.Exit, c.Leaving()))
 		}
 	}
 }
@@ -487,6 +527,7 @@ func (w *worker) publish(next time.Time) {
 		Now:      w.pool.cfg.Now(),
 		Key:      w.key,
 		Desired:  w.now.desired,
+		Last:     w.last,
 		Observed: w.observed,
 		Held:     w.now.held,
 		Blind:    w.blind,
@@ -500,6 +541,11 @@ func (w *worker) publish(next time.Time) {
 		r.status.Pod = podstatus.WithEnds(w.shown, r.status.Pod)
 	}
 	w.shown = r.status.Pod
+	if sb := w.observed.Sandbox; w.now.desired != nil {
+		w.last = w.now.desired
+	} else if sb != nil && sb.Pod != nil {
+		w.last = sb.Pod
+	}
 	w.recordLook(r.status.Pod)
 	r.status.Looked = w.adopted
 	if sb := w.observed.Sandbox; sb != nil {

@@ -11,6 +11,8 @@ import (
 	"monopod/manifests"
 	"monopod/runner"
 	"monopod/runner/plan"
+	"monopod/runner/pool/occurrence"
+	"monopod/runner/pool/turns"
 )
 
 const (
@@ -41,10 +43,14 @@ func replacesLater(rest []runner.Action) bool {
 // reassigned reports whether the pool has a newer assignment.
 func (w *worker) reassigned() bool { return len(w.assign) > 0 }
 
-// followed returns the manifest that an action follows.
+// followed returns the manifest that an action follows, for an action on an ephemeral container with the ephemeral containers.
 func (w *worker) followed(pod *manifests.Pod, a runner.Action) *manifests.Pod {
 	if a.Manifest == runner.RecordedManifest && w.observed.Sandbox != nil && w.observed.Sandbox.Pod != nil {
-		return w.recordedPod()
+		pod = w.recordedPod()
+	}
+	if pod != nil && w.isEphemeral(a.Container) {
+		pod = manifests.WithEphemeral(pod, w.observed.Sandbox.EphemeralOf(&pod.Object.Spec))
+		return manifests.WithRefs(pod, nil, w.now.objects)
 	}
 	return pod
 }
@@ -81,7 +87,7 @@ func (w *worker) book(ctx context.Context, pod *manifests.Pod, a runner.Action, 
 		}
 		if se, ok := errors.AsType[*runner.StepError](err); ok && se.Reason == runner.ReasonStartError {
 			w.log().Warn("container could not be started", "container", a.Container, "reason", a.Reason, "err", err)
-			w.record(a.Container, failureEvent(a, plan.Failure{Reason: se.Reason}, "", err))
+			w.record(a.Container, occurrence.Failed(a, plan.Failure{Reason: se.Reason}, "", err))
 			return failed // an exit, which the next observation finds
 		}
 		w.fail(a, err)
@@ -94,7 +100,7 @@ func (w *worker) book(ctx context.Context, pod *manifests.Pod, a runner.Action, 
 	case runner.KillContainer:
 		w.observed.Killed[a.ContainerID] = w.pool.cfg.Now()
 	case runner.SyncVolumes:
-		w.synced = pod
+		w.synced, w.syncedAt = pod, w.pool.cfg.Now()
 	case runner.CreateContainer:
 		w.makes(a.Container, pod)
 	case runner.CreateSandbox:
@@ -120,13 +126,13 @@ func outlive(ctx context.Context) (context.Context, func()) {
 
 // slot is a place among the pods that start concurrently; the zero slot holds none.
 type slot struct {
-	from   *turns
-	ticket *ticket
+	from   *turns.Turns
+	ticket *turns.Ticket
 }
 
 func (s *slot) release() {
 	if s.from != nil {
-		s.ticket.release()
+		s.ticket.Release()
 		s.from, s.ticket = nil, nil
 	}
 }
@@ -135,7 +141,7 @@ func (s *slot) release() {
 // complete their start before others begin. Removals are limited separately from starts, and signals are not limited: neither may wait for
 // a pod that waits for its network.
 func (w *worker) acquire(ctx context.Context, s *slot, kind runner.ActionKind) bool {
-	var from *turns
+	var from *turns.Turns
 	switch kind {
 	case runner.CreateSandbox, runner.ReviveSandbox, runner.SetupNetwork, runner.CreateContainer, runner.StartContainer:
 		from = w.pool.starts
@@ -150,23 +156,23 @@ func (w *worker) acquire(ctx context.Context, s *slot, kind runner.ActionKind) b
 		}
 		s.release()
 	}
-	ticket := from.ask(w.priority())
+	ticket := from.Ask(w.priority())
 	w.tried()
 	select {
-	case <-ticket.granted:
+	case <-ticket.Granted:
 		s.from, s.ticket = from, ticket
 		return true
 	default:
 	}
 	select {
-	case <-ticket.granted:
+	case <-ticket.Granted:
 		s.from, s.ticket = from, ticket
 		return true
 	case <-ctx.Done():
 	case <-w.assign:
 		signal(w.assign)
 	}
-	ticket.release()
+	ticket.Release()
 	return false
 }
 
@@ -292,7 +298,7 @@ func (w *preparer) forget(name string) {
 // consume drops the preparations that an action has used: the next action needs new ones.
 func (w *preparer) consume(a runner.Action) {
 	switch {
-	case a.Manifest != runner.DesiredManifest:
+	case a.Manifest != runner.DesiredManifest && !w.isEphemeral(a.Container):
 	case a.Kind == runner.CreateContainer:
 		w.forget(a.Container)
 	case a.Kind == runner.CreateSandbox:
@@ -340,6 +346,8 @@ func (w *worker) logApplied(a runner.Action) {
 		w.log().Info("pod sandbox restored", args...)
 	case runner.RecordPod:
 		w.log().Info("manifest recorded", args...)
+	case runner.RecordEphemeral:
+		w.log().Info("ephemeral containers added", "containers", namesOf(a.Ephemeral))
 	case runner.UpdateResources:
 		w.log().Info("resources updated", args...)
 	case runner.StartContainer:
@@ -368,6 +376,8 @@ func verb(k runner.ActionKind) string {
 		return "set up network"
 	case runner.RecordPod:
 		return "record manifest"
+	case runner.RecordEphemeral:
+		return "record ephemeral containers"
 	case runner.EnsureImage:
 		return "get image"
 	case runner.MarkStopping:

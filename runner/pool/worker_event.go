@@ -11,6 +11,8 @@ import (
 	"monopod/runner"
 	"monopod/runner/admit"
 	"monopod/runner/plan"
+	"monopod/runner/plan/retry"
+	"monopod/runner/pool/occurrence"
 	"monopod/runner/probe"
 )
 
@@ -35,7 +37,10 @@ func (w *recorder) ref(container string) corev1.ObjectReference {
 	if sb := w.observed.Sandbox; pod == nil && sb != nil {
 		pod = sb.Pod
 	}
-	if container != "" {
+	switch {
+	case w.isEphemeral(container):
+		r.FieldPath = "spec.ephemeralContainers{" + container + "}"
+	case container != "":
 		r.FieldPath = fieldPath(pod, container)
 	}
 	return r
@@ -54,14 +59,14 @@ func (w *subject) uid() string {
 
 // fieldPath returns the name of a container in events.
 func fieldPath(pod *manifests.Pod, container string) string {
-	if pod != nil && plan.RoleIn(&pod.Object.Spec, container) != plan.Regular {
+	if pod != nil && retry.RoleIn(&pod.Object.Spec, container) != retry.Regular {
 		return "spec.initContainers{" + container + "}"
 	}
 	return "spec.containers{" + container + "}"
 }
 
-func (w *recorder) record(container string, o occurrence) {
-	w.pool.cfg.Events.Event(w.ref(container), o.kind, o.reason, o.message)
+func (w *recorder) record(container string, o occurrence.Event) {
+	w.pool.cfg.Events.Event(w.ref(container), o.Kind, o.Reason, o.Message)
 }
 
 // recordApplied records the event of an action. The stop of an instance is recorded once, however many actions it takes.
@@ -69,7 +74,7 @@ func (w *recorder) recordApplied(a runner.Action) {
 	if a.Kind == runner.CreateSandbox {
 		w.reported.uid = a.UID
 	}
-	o, ok := appliedEvent(a, w.removing)
+	o, ok := occurrence.Applied(a, w.removing)
 	if a.Kind == runner.MarkStopping || a.Kind == runner.StopContainer {
 		ok = ok && !w.reported.killing[a.ContainerID]
 		if w.reported.killing == nil {
@@ -85,14 +90,20 @@ func (w *recorder) recordApplied(a runner.Action) {
 // recordFailed records an action that failed with a waiting reason.
 func (w *recorder) recordFailed(a runner.Action, f plan.Failure, err error) {
 	image := ""
-	if w.manifest != nil {
+	if w.isEphemeral(a.Container) {
+		for i := range w.observed.Sandbox.Ephemeral {
+			if e := &w.observed.Sandbox.Ephemeral[i]; e.Name == a.Container {
+				image = e.Image
+			}
+		}
+	} else if w.manifest != nil {
 		if spec := plan.ContainerSpec(w.manifest, a.Container); spec != nil {
 			image = spec.Image
 		}
 	}
-	w.record(a.Container, failureEvent(a, f, image, err))
+	w.record(a.Container, occurrence.Failed(a, f, image, err))
 	if f.Reason == runner.ReasonErrImagePull {
-		w.record(a.Container, normal(EventBackOff, "Back-off pulling image %q", image))
+		w.record(a.Container, occurrence.Normal(occurrence.ReasonBackOff, "Back-off pulling image %q", image))
 	}
 }
 
@@ -107,7 +118,7 @@ func (w *recorder) recordLook(status *corev1.Pod) {
 		w.reported.held = ""
 	} else if h.Reason != admit.ReasonStarting && h.Message != w.reported.held {
 		w.reported.held = h.Message
-		w.record("", warning(h.Reason, "%s", h.Message))
+		w.record("", occurrence.Warning(h.Reason, "%s", h.Message))
 	}
 	for _, list := range [][]corev1.ContainerStatus{status.Status.InitContainerStatuses, status.Status.ContainerStatuses} {
 		for i := range list {
@@ -125,16 +136,16 @@ func (w *recorder) recordBackOff(c *corev1.ContainerStatus) {
 		w.reported.backOff = map[string]string{}
 	}
 	w.reported.backOff[c.Name] = c.ContainerID
-	w.record(c.Name, warning(EventBackOff, "Back-off restarting failed container %s in pod %s_%s(%s)", c.Name, w.key.Name, w.key.Namespace, w.uid()))
+	w.record(c.Name, occurrence.Warning(occurrence.ReasonBackOff, "Back-off restarting failed container %s in pod %s_%s(%s)", c.Name, w.key.Name, w.key.Namespace, w.uid()))
 }
 
 // recordHook records a hook that has failed.
 func (w *recorder) recordHook(container string, kind runner.HookKind, err error) {
 	if kind == runner.PreStopHook {
-		w.record(container, warning(EventFailedPreStopHook, "PreStopHook failed: %v", err))
+		w.record(container, occurrence.Warning(occurrence.ReasonFailedPreStopHook, "PreStopHook failed: %v", err))
 		return
 	}
-	w.record(container, warning(EventFailedPostStartHook, "PostStartHook failed: %v", err))
+	w.record(container, occurrence.Warning(occurrence.ReasonFailedPostStartHook, "PostStartHook failed: %v", err))
 }
 
 // imageProgress returns the context of a preparation that records the progress of images, even if the worker does something else by then.
@@ -144,8 +155,8 @@ func (w *recorder) imageProgress(ctx context.Context, a runner.Action) context.C
 	}
 	ref := w.ref(a.Container)
 	return runner.WithImageProgress(ctx, func(p runner.ImageProgress) {
-		o := progressEvent(p)
-		w.pool.cfg.Events.Event(ref, o.kind, o.reason, o.message)
+		o := occurrence.Progress(p)
+		w.pool.cfg.Events.Event(ref, o.Kind, o.Reason, o.Message)
 	})
 }
 
@@ -153,12 +164,18 @@ func (w *recorder) imageProgress(ctx context.Context, a runner.Action) context.C
 func (w *recorder) probeRecorder(container string) func(probe.Kind, probe.Outcome) {
 	ref := w.ref(container)
 	return func(kind probe.Kind, outcome probe.Outcome) {
-		o := probeEvent(kind, outcome)
-		w.pool.cfg.Events.Event(ref, o.kind, o.reason, o.message)
+		o := occurrence.Probe(kind, outcome)
+		w.pool.cfg.Events.Event(ref, o.Kind, o.Reason, o.Message)
 	}
 }
 
 // recordCrash records a crash of the worker itself.
 func (w *recorder) recordCrash(err error) {
-	w.record("", warning(EventFailedSync, "internal error: %s", printer.FirstLine(err.Error())))
+	w.record("", occurrence.Warning(occurrence.ReasonFailedSync, "internal error: %s", printer.FirstLine(err.Error())))
 }
+
+// noRecorder discards events.
+type noRecorder struct{}
+
+// Event implements Recorder.
+func (noRecorder) Event(corev1.ObjectReference, string, string, string) {}

@@ -79,6 +79,7 @@ func (p *Pool) end() {
 	p.mu.Lock()
 	p.ended = true
 	for _, e := range p.entries {
+		e.worker.refuseLocked(context.Canceled)
 		if e.worker.parked != nil {
 			e.worker.parked.timer.Stop()
 		}

@@ -17,6 +17,7 @@ import (
 	"monopod/manifests"
 	"monopod/runner"
 	"monopod/runner/plan"
+	"monopod/runner/plan/fit"
 	"monopod/runner/probe"
 )
 
@@ -81,7 +82,7 @@ func (w *prober) probedAs(pod *manifests.Pod, c *runner.Container) *corev1.Conta
 			continue
 		}
 		spec := plan.ContainerSpec(p, c.Name)
-		if spec != nil && plan.Made(w.observed.Hashes, p, c) {
+		if spec != nil && fit.Made(w.observed.Hashes, p, c) {
 			if probe.Has(spec) {
 				return spec
 			}

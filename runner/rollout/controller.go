@@ -375,10 +375,10 @@ func (c *Controller) sooner(next time.Duration) {
 	}
 }
 
-// Stable reports whether a pod keeps its name when it changes. Pods of Jobs do not: they run once.
+// Stable reports whether a pod keeps its name when it changes. Pods of Jobs do not: they run once. Rejected pods never run.
 func Stable(pod *manifests.Pod) bool {
 	refs := pod.Object.OwnerReferences
-	return len(refs) == 0 || refs[0].Kind != "Job"
+	return pod.Rejected == nil && (len(refs) == 0 || refs[0].Kind != "Job")
 }
 
 // follow processes the desired pods and groups them into units.
@@ -572,7 +572,7 @@ func (c *Controller) toRun(p *manifests.Pod) *manifests.Pod {
 	if f == nil || f.pod != p || s == nil || s.Active == s.Wanted {
 		return p
 	}
-	if f.old != nil && f.number == s.Active && f.origin == p.Origin && maps.Equal(f.old.Images, s.pinned()) {
+	if f.old != nil && f.number == s.Active && f.origin == p.Origin && f.old.Given == p.Given && maps.Equal(f.old.Images, s.pinned()) {
 		return f.old
 	}
 	old, err := s.Revision(s.Active).Pod(p.Origin)
@@ -580,21 +580,23 @@ func (c *Controller) toRun(p *manifests.Pod) *manifests.Pod {
 		c.cfg.Log.Error("a revision cannot be run; the current manifest is run", "pod", p.Key(), "err", err)
 		return p
 	}
-	f.old, f.number, f.origin = old, s.Active, p.Origin
+	old.Given, f.old, f.number, f.origin = p.Given, old, s.Active, p.Origin
 	return old
 }
 
 // Rollback rolls a pod back to a revision; see GoBack. When it returns, the decision is stored and handed out. An error that wraps
-// ErrNotStored means that only storing it failed.
-func (c *Controller) Rollback(key manifests.Key, to int) (*State, error) {
+// ErrNotStored means that only storing it failed. Nothing is changed if admit returns an error for the revision.
+func (c *Controller) Rollback(key manifests.Key, to int, admit func(*Revision) error) (*State, error) {
 	c.work.Lock()
 	defer c.work.Unlock()
-	s := c.states[key]
+	now, s := c.cfg.Clock(), c.states[key]
 	if s == nil || c.pods[key] == nil {
 		return nil, fmt.Errorf("pod %s: %w", key, ErrUnknown)
 	}
-	now := c.cfg.Clock()
 	s, err := GoBack(now, s, to)
+	if err == nil {
+		err = admit(s.Revision(s.Active))
+	}
 	if err != nil {
 		return nil, err
 	}

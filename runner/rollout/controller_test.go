@@ -453,6 +453,9 @@ func TestOldManifestsAreSmall(t *testing.T) {
 	})
 }
 
+// anyRevision admits every revision.
+func anyRevision(*Revision) error { return nil }
+
 func TestManualRollbackIsStoredBeforeItReturns(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
@@ -462,16 +465,25 @@ func TestManualRollbackIsStoredBeforeItReturns(t *testing.T) {
 		a.want(p)
 		a.carry()
 		old := p.wanted
-		if _, err := a.c.Rollback(manifests.Key{Namespace: "default", Name: "b"}, 0); !errors.Is(err, ErrUnknown) {
+		if _, err := a.c.Rollback(manifests.Key{Namespace: "default", Name: "b"}, 0, anyRevision); !errors.Is(err, ErrUnknown) {
 			t.Errorf("%v", err)
 		}
-		if _, err := a.c.Rollback(old.Key(), 0); err == nil {
+		if _, err := a.c.Rollback(old.Key(), 0, anyRevision); err == nil {
 			t.Error("there is nothing to go back to")
 		}
 		p.write(good)
 		a.want(p)
 		a.carry()
-		s, err := a.c.Rollback(old.Key(), 0)
+		refused := errors.New("refused")
+		if _, err := a.c.Rollback(old.Key(), 0, func(r *Revision) error {
+			if r.Number != 1 {
+				t.Errorf("asked about %+v", r)
+			}
+			return refused
+		}); !errors.Is(err, refused) || a.c.State(old.Key()).Active != 2 {
+			t.Errorf("%v", err)
+		}
+		s, err := a.c.Rollback(old.Key(), 0, anyRevision)
 		if err != nil || s.Active != 1 {
 			t.Fatalf("%+v, %v", s, err)
 		}
@@ -493,7 +505,7 @@ func TestImagesOfRolledBackRevisionAreKept(t *testing.T) {
 			p.write(good)
 			a.want(p)
 		}
-		if _, err := a.c.Rollback(p.wanted.Key(), 2); err != nil {
+		if _, err := a.c.Rollback(p.wanted.Key(), 2, anyRevision); err != nil {
 			t.Fatal(err)
 		}
 		if first := a.first(); first == p.wanted || len(first.Images) != 0 {
@@ -532,7 +544,7 @@ func TestRollbackOnFullDiskIsStoredLater(t *testing.T) {
 		if err := errors.Join(os.Rename(pods, pods+"-away"), os.WriteFile(pods, nil, 0o600)); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := a.c.Rollback(old.Key(), 1); !errors.Is(err, ErrNotStored) {
+		if _, err := a.c.Rollback(old.Key(), 1, anyRevision); !errors.Is(err, ErrNotStored) {
 			t.Errorf("%v", err)
 		}
 		a.runs(old)

@@ -23,13 +23,11 @@ func (c *Controller) edited() bool {
 		others = append(others, i)
 	}
 	for _, i := range others {
-		p := pods[i]
-		f := c.pods[p.Key()]
+		p, f := pods[i], c.pods[pods[i].Key()]
 		c.take(f, p)
 		f.fresh = false
 		u := c.units[f.unit]
-		u.fresh, c.awake[u.id] = true, u
-		c.listed[i] = p
+		u.fresh, c.awake[u.id], c.listed[i] = true, u, p
 	}
 	return true
 }

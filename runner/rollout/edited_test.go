@@ -57,7 +57,7 @@ func TestIncrementalUpdateEqualsFullUpdate(t *testing.T) {
 		}
 		if step == 30 {
 			for _, c := range []*Controller{a, b} {
-				if _, err := c.Rollback(pods[9].Key(), 1); err != nil {
+				if _, err := c.Rollback(pods[9].Key(), 1, anyRevision); err != nil {
 					t.Fatal(err)
 				}
 			}

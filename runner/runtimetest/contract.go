@@ -93,6 +93,7 @@ var contract = []contractTest{
 	{name: "a missing image with policy Never is refused", test: testMissingImage},
 	{name: "checking touches nothing", test: testCheck},
 	{name: "a recorded manifest is kept", test: testRecord},
+	{name: "ephemeral containers are kept, and made as any other", test: testEphemeral},
 	{name: "a pod that has failed stays so, and its age is known", test: testFailPod},
 	{name: "everything survives a restart of the agent", test: testRestart},
 	{name: "an exit while the agent is away is seen with its code", test: testExitWhileAway},

@@ -37,6 +37,40 @@ func testRecord(t *testing.T, s *suite) {
 	}
 }
 
+func testEphemeral(t *testing.T, s *suite) {
+	t.Helper()
+	p := s.newPod(podOptions{}, ScriptServe, ScriptFail)
+	own := p.Pod
+	debug := corev1.EphemeralContainer{EphemeralContainerCommon: corev1.EphemeralContainerCommon(own.Object.Spec.Containers[1])}
+	own = &manifests.Pod{Object: own.Object.DeepCopy(), Origin: own.Origin}
+	own.Object.Spec.Containers = own.Object.Spec.Containers[:1]
+	p.Pod = own
+	sb := p.sandbox()
+	a := runner.Action{Kind: runner.RecordEphemeral, UID: sb.UID, Ephemeral: []corev1.EphemeralContainer{debug}}
+	p.apply(a)
+	p.apply(a)
+	a.UID = "another"
+	if err := p.try(a); err == nil {
+		t.Error("it is added to a sandbox with another uid")
+	}
+	p.Pod = manifests.WithEphemeral(own, p.observe().Sandbox.Ephemeral)
+	c := p.create(runner.Action{Container: debug.Name})
+	p.start(c)
+	if exit := p.exited(c.ID).Exit; exit == nil || exit.ExitCode != 3 {
+		t.Errorf("exit %+v", exit)
+	}
+	for _, when := range []string{"at once", "after a restart"} {
+		now := p.observe().Sandbox
+		if diff := cmp.Diff([]corev1.EphemeralContainer{debug}, now.Ephemeral); diff != "" {
+			t.Errorf("%s the ephemeral containers differ (-want +got):\n%s", when, diff)
+		}
+		if diff := cmp.Diff(own, now.Pod); diff != "" {
+			t.Errorf("%s the recorded pod differs (-want +got):\n%s", when, diff)
+		}
+		s.restart(nil)
+	}
+}
+
 func testPlace(t *testing.T, s *suite) {
 	t.Helper()
 	p := s.newPod(podOptions{}, ScriptServe)

@@ -180,8 +180,8 @@ func (f *Fake) effect(key manifests.Key, pod *manifests.Pod, a runner.Action) (a
 		if p.sandbox != nil && p.sandbox.Failed == nil {
 			p.sandbox.Failed = &runner.PodFailure{Reason: a.Failure, Message: a.Message, Cause: a.FailureCause, At: f.nowLocked()}
 		}
-	case runner.RecordPod:
-		err = f.recordLocked(p, pod)
+	case runner.RecordPod, runner.RecordEphemeral:
+		err = f.recordLocked(p, pod, a)
 	case runner.EnsureImage:
 		err = f.imageLocked(spec(pod, a.Container))
 	case runner.UpdateResources:
@@ -398,7 +398,18 @@ func needsAddress(c *corev1.Container) bool {
 	})
 }
 
-func (f *Fake) recordLocked(p *fakePod, pod *manifests.Pod) error {
+func (p *fakePod) recordEphemeral(a runner.Action) error {
+	if p.sandbox == nil || p.sandbox.UID != a.UID {
+		return fmt.Errorf("no sandbox has the uid %s", a.UID)
+	}
+	p.sandbox.Ephemeral = runner.AddEphemeral(p.sandbox.Ephemeral, a.Ephemeral)
+	return nil
+}
+
+func (f *Fake) recordLocked(p *fakePod, pod *manifests.Pod, a runner.Action) error {
+	if a.Kind == runner.RecordEphemeral {
+		return p.recordEphemeral(a)
+	}
 	if p.sandbox == nil {
 		return fmt.Errorf("pod %s has no sandbox", pod.Key())
 	}

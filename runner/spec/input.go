@@ -43,11 +43,25 @@ type Input struct {
 	ExclusiveCPUs bool
 	// Host holds the facts of this machine.
 	Host Host
+	// Services are the environment variables of the Services in the pod's namespace.
+	Services map[string]string
+	// API is the Kubernetes API of this machine; if nil, pods cannot use it.
+	API API
 	// Preview is set when files that containers write for one another do not exist yet.
 	Preview bool
 }
 
-// FindContainer returns a regular or init container of a pod by its name.
+// API is the Kubernetes API of this machine, for the pods that use it. Its methods may be called concurrently.
+type API interface {
+	// Token returns a token for a pod. If the pod has no uid, it only checks whether the pod could get one.
+	Token(pod *corev1.Pod, t *corev1.ServiceAccountTokenProjection) ([]byte, error)
+	// RootCA returns the CA certificates of the API in PEM; empty if the API is disabled.
+	RootCA() string
+	// Variables returns the environment variables with the address of the API; nil if the pod does not use it.
+	Variables(pod *corev1.Pod) map[string]string
+}
+
+// FindContainer returns a container of a pod by its name, whatever its kind.
 func FindContainer(pod *corev1.Pod, name string) (*corev1.Container, error) {
 	if c := manifests.FindContainer(&pod.Spec, name); c != nil {
 		return c, nil

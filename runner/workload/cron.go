@@ -10,6 +10,7 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 
 	"monopod/manifests"
+	"monopod/runner/workload/saved"
 )
 
 const (
@@ -33,24 +34,26 @@ func (e *expansion) cronJob(w Workload, c *batchv1.CronJob) {
 		}
 		return
 	}
-	st := &CronState{Origin: w.Origin}
-	if old := e.State.Crons[w.id()]; old != nil {
+	st := &saved.CronJob{Origin: w.Origin}
+	st.UID = w.identity()
+	if old := e.State.Crons[w.id()]; old != nil && (old.UID == "" || w.UID == "" || old.UID == w.UID) {
 		st.Last, st.Runs = old.Last, slices.Clone(old.Runs)
+		st.Begun, st.Succeeded = old.LastRun(), old.Succeeded
 	}
 	e.out.State.Crons[w.id()] = st
 	switch due, ok := e.due(st, schedule, &c.Spec); {
-	case ok && c.Spec.ConcurrencyPolicy != batchv1.ReplaceConcurrent && st.active() >= maxActiveRuns:
+	case ok && c.Spec.ConcurrencyPolicy != batchv1.ReplaceConcurrent && st.Active() >= maxActiveRuns:
 		st.Last = due
 		e.problem(w, fmt.Errorf("the run of %s is skipped: %d runs have not completed; set concurrencyPolicy: Forbid or Replace, or activeDeadlineSeconds in its Jobs",
 			due.Format(time.RFC3339), maxActiveRuns))
 	case ok:
-		st.begin(c, due)
+		beginRun(st, c, due)
 	}
 	e.runs(w, c, st)
 }
 
 // due returns the scheduled time to begin a run for now.
-func (e *expansion) due(st *CronState, s cron.Schedule, spec *batchv1.CronJobSpec) (time.Time, bool) {
+func (e *expansion) due(st *saved.CronJob, s cron.Schedule, spec *batchv1.CronJobSpec) (time.Time, bool) {
 	now := e.Now
 	if now.Year() < leastYear {
 		return time.Time{}, false // a machine without a clock battery: the clock is set soon, and no run is missed until then
@@ -72,7 +75,7 @@ func (e *expansion) due(st *CronState, s cron.Schedule, spec *batchv1.CronJobSpe
 		st.Last = at
 		return time.Time{}, false
 	}
-	if spec.ConcurrencyPolicy == batchv1.ForbidConcurrent && slices.ContainsFunc(st.Runs, Run.active) {
+	if spec.ConcurrencyPolicy == batchv1.ForbidConcurrent && slices.ContainsFunc(st.Runs, saved.Run.Active) {
 		return time.Time{}, false // it begins once the other one has ended, unless that is too late
 	}
 	return at, true
@@ -93,43 +96,36 @@ func latest(s cron.Schedule, now time.Time) (time.Time, bool) {
 	return time.Time{}, false
 }
 
-func (r Run) active() bool { return r.Job == nil || r.Job.Finished == "" }
-
-// active returns the number of runs that have not ended.
-func (st *CronState) active() int {
-	n := 0
-	for _, r := range st.Runs {
-		if r.active() {
-			n++
-		}
-	}
-	return n
-}
-
-// begin adds a run. With policy Replace it ends the active ones.
-func (st *CronState) begin(c *batchv1.CronJob, at time.Time) {
+// beginRun adds a run. With policy Replace it ends the active ones.
+func beginRun(st *saved.CronJob, c *batchv1.CronJob, at time.Time) {
 	if c.Spec.ConcurrencyPolicy == batchv1.ReplaceConcurrent {
-		st.Runs = slices.DeleteFunc(st.Runs, Run.active)
+		st.Runs = slices.DeleteFunc(st.Runs, saved.Run.Active)
 	}
-	st.Last = at
-	st.Runs = append(st.Runs, Run{Name: c.Name + "-" + strconv.FormatInt(at.Unix()/60, 10), At: at})
+	st.Last, st.Begun = at, at
+	st.Runs = append(st.Runs, saved.Run{Name: c.Name + "-" + strconv.FormatInt(at.Unix()/60, 10), At: at})
 }
 
-// runs continues all runs, and drops old ones.
-func (e *expansion) runs(w Workload, c *batchv1.CronJob, st *CronState) {
+// runs continues all runs, and drops old ones. An edit of the template applies to future runs.
+func (e *expansion) runs(w Workload, c *batchv1.CronJob, st *saved.CronJob) {
 	all := map[string]*jobRun{}
 	for i := range st.Runs {
 		spec := &c.Spec.JobTemplate.Spec
-		run := e.run(w, st.Runs[i].Name, spec, st.Runs[i].Job)
-		if old := st.Runs[i].Job; old != nil && old.Revision != run.st.Revision {
-			// An edit applies to future runs. Active runs complete with their old pods.
-			run.st = old.clone()
+		job := st.Runs[i].Job
+		if job == nil {
+			job = e.begin(w, spec)
+		} else {
+			job = job.Clone()
 		}
+		run := e.run(w, st.Runs[i].Name, spec, job)
 		run.ttl = spec.TTLSecondsAfterFinished
 		st.Runs[i].Job = run.st
 		run.advance()
+		if run.st.Finished == saved.Complete && run.st.Over.After(st.Succeeded) {
+			st.Succeeded = run.st.Over
+		}
 		all[run.name] = run
 	}
+	st.Runs = slices.DeleteFunc(st.Runs, func(r saved.Run) bool { return all[r.Name].expired() })
 	st.Runs = forget(st.Runs, c.Spec.SuccessfulJobsHistoryLimit, c.Spec.FailedJobsHistoryLimit)
 	for _, r := range st.Runs {
 		all[r.Name].list()
@@ -137,17 +133,17 @@ func (e *expansion) runs(w Workload, c *batchv1.CronJob, st *CronState) {
 }
 
 // forget drops the oldest finished runs beyond the history limits, with their pods.
-func forget(runs []Run, successful, failed *int32) []Run {
-	left := map[string]int{Complete: 3, Failed: 1}
+func forget(runs []saved.Run, successful, failed *int32) []saved.Run {
+	left := map[string]int{saved.Complete: 3, saved.Failed: 1}
 	if successful != nil {
-		left[Complete] = int(*successful)
+		left[saved.Complete] = int(*successful)
 	}
 	if failed != nil {
-		left[Failed] = int(*failed)
+		left[saved.Failed] = int(*failed)
 	}
-	var kept []Run
+	var kept []saved.Run
 	for _, r := range slices.Backward(runs) {
-		if !r.active() {
+		if !r.Active() {
 			if left[r.Job.Finished] <= 0 {
 				continue
 			}
@@ -157,4 +153,14 @@ func forget(runs []Run, successful, failed *int32) []Run {
 	}
 	slices.Reverse(kept)
 	return kept
+}
+
+// CronJobOf returns the progress of the CronJob of a document; nil: it has not begun.
+func CronJobOf(s saved.State, doc *manifests.Object) *saved.CronJob {
+	w := Of(doc)
+	st := s.Crons[w.id()]
+	if st != nil && w.UID != "" && st.UID != "" && st.UID != w.UID {
+		return nil
+	}
+	return st
 }

@@ -15,6 +15,7 @@ import (
 
 	"monopod/internal/model"
 	"monopod/manifests"
+	"monopod/runner/workload/saved"
 )
 
 func TestPodsOfAStatefulSetHaveClaimsOfTheirOwn(t *testing.T) {
@@ -79,7 +80,7 @@ func TestResultsOfJobsAndRunsOfCronJobs(t *testing.T) {
 	w.end(corev1.PodSucceeded, "good-0")
 	w.end(corev1.PodFailed, "bad-0")
 	w.at(12, 7)
-	if f := w.x.Finished(); len(f) != 2 || f["default/good"] != Complete || f["default/bad"] != Failed {
+	if f := w.x.Finished(); len(f) != 2 || f["default/good"] != saved.Complete || f["default/bad"] != saved.Failed {
 		t.Errorf("%v", f)
 	}
 	if l := w.x.LastRuns(); len(l) != 1 || !l["default/tick"].Equal(time.Date(2026, 11, 21, 12, 5, 0, 0, time.Local)) {
@@ -97,7 +98,7 @@ func TestPodsStayWhileTheirWorkloadCannotBeFollowed(t *testing.T) {
 	} {
 		old := &manifests.Pod{Object: &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web-0", OwnerReferences: []metav1.OwnerReference{owner(w)}}}}
 		other := &manifests.Pod{Object: &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web-1"}}}
-		state := State{Crons: map[string]*CronState{"CronJob default/web": {Last: time.Unix(5, 0)}}}
+		state := saved.State{Crons: map[string]*saved.CronJob{"CronJob default/web": {Last: time.Unix(5, 0)}}}
 		out := Expand(Input{
 			Workloads: []Workload{w}, Pods: map[manifests.Key]Current{old.Key(): {Pod: old}, other.Key(): {Pod: other}}, State: state,
 			Make: func(Workload, *corev1.Pod) (*manifests.Pod, error) { return nil, errors.New("no pod") },
@@ -129,4 +130,31 @@ func TestTheLatestScheduledTimeIsFoundAtOnce(t *testing.T) {
 			t.Errorf("%s: %v, %v; want %v", spec, got, ok, want)
 		}
 	}
+}
+
+// TestADroppedRunIsOver: its pods go, it does not run again, also after a restart, and when it ran is known.
+func TestADroppedRunIsOver(t *testing.T) {
+	w := newWorld(t, cronJob("  concurrencyPolicy: Forbid\n"))
+	w.settle()
+	w.at(12, 5)
+	w.wantRuns(1, 0)
+	shared := w.x.State()
+	run := saved.RunID{Namespace: "default", CronJob: "tick", Name: shared.Crons["CronJob default/tick"].Runs[0].Name}
+	if !shared.Has(run) {
+		t.Fatalf("%v is not known", run)
+	}
+	w.x.Drop([]saved.RunID{run, {Namespace: "default", CronJob: "tick", Name: "never"}, {Namespace: "default", CronJob: "none", Name: "never"}})
+	w.at(12, 6)
+	w.wantRuns(0, 0)
+	if w.x.State().Has(run) || !shared.Has(run) {
+		t.Error("the run is known still, or a state that was given out has changed")
+	}
+	w.restart()
+	w.settle()
+	w.wantRuns(0, 0)
+	if at := w.x.LastRuns()["default/tick"]; !at.Equal(time.Date(2026, 11, 21, 12, 5, 0, 0, time.Local)) {
+		t.Errorf("it ran last at %v", at)
+	}
+	w.at(12, 10)
+	w.wantRuns(1, 0) // it does not wait for the dropped one
 }

@@ -14,7 +14,7 @@ import (
 )
 
 // Final returns the pods that a workload will finally have: those to wait for after an edit. It omits pods of Jobs and CronJobs, which come
-// and go, and pods held back by the partition of a StatefulSet.
+// and go, and pods to which the update strategy does not apply edits.
 func Final(o *manifests.Object) []*manifests.Pod {
 	if o.Kind == "Job" || o.Kind == "CronJob" {
 		return nil
@@ -46,7 +46,13 @@ func Final(o *manifests.Object) []*manifests.Pod {
 
 // keptBack reports whether edits do not reach a pod.
 func keptBack(o *manifests.Object, p *manifests.Pod) bool {
+	if d, ok := o.Object.(*appsv1.DaemonSet); ok {
+		return d.Spec.UpdateStrategy.Type == appsv1.OnDeleteDaemonSetStrategyType
+	}
 	s, ok := o.Object.(*appsv1.StatefulSet)
+	if ok && s.Spec.UpdateStrategy.Type == appsv1.OnDeleteStatefulSetStrategyType {
+		return true
+	}
 	if !ok || s.Spec.UpdateStrategy.RollingUpdate == nil || s.Spec.UpdateStrategy.RollingUpdate.Partition == nil {
 		return false
 	}

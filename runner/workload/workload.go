@@ -1,8 +1,9 @@
 // Package workload turns Deployments, DaemonSets, ReplicaSets, StatefulSets, Jobs and CronJobs into the pods that should exist now.
 //
 // It owns the rules of those kinds as far as they make sense on one machine; it must not know what runs pods. Expand is pure: it turns
-// documents, their observed pods and the previous State into pods and a new State. The State (completions of Jobs, last runs of CronJobs)
-// must survive the agent, so the caller stores it with Store.
+// documents, their observed pods and the previous saved.State into pods and a new State. The State (completions of Jobs, last runs of CronJobs,
+// revisions of templates) must survive the agent, so the Expander stores it with a saved.Store. It
+// starts no goroutines.
 package workload
 
 import (
@@ -22,6 +23,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"monopod/manifests"
+	"monopod/runner/workload/saved"
 )
 
 // Workload is one document.
@@ -30,6 +32,9 @@ type Workload struct {
 	Object metav1.Object
 	Kind   string
 	Origin manifests.Origin
+	// UID is the one that the Kubernetes API has given; empty: it has given none. Pods and progress of another uid are not those of the workload,
+	// whatever their names are.
+	UID types.UID
 	// Kept reports that its existing pods stay as they are: it is also written at a place of higher precedence that has not been read.
 	Kept bool
 }
@@ -48,8 +53,12 @@ type Current struct {
 	// Ready is its Ready condition.
 	Ready bool
 	Phase corev1.PodPhase
+	// Deleted reports that a client has deleted it, and that the pod of this name is to be created again.
+	Deleted bool
 	// Restarts is the sum of restarts of all its containers.
 	Restarts int
+	// Leaving reports that the pod is being removed: it is not used any more, and its name is not used until it is gone.
+	Leaving bool
 }
 
 // Input is the input of Expand.
@@ -60,7 +69,7 @@ type Input struct {
 	// Pods are the existing pods, whatever created them.
 	Pods map[manifests.Key]Current
 	// State is the result of the previous Expand.
-	State State
+	State saved.State
 	// Make completes a pod: it sets defaults and checks it. It must return the same pointer for the same arguments as long as the workload is
 	// the same.
 	Make func(w Workload, pod *corev1.Pod) (*manifests.Pod, error)
@@ -72,11 +81,23 @@ type Output struct {
 	// Claims are those of StatefulSets, from their templates.
 	Claims []Claim
 	// State must be stored before the pods are acted on if it differs from the previous one.
-	State State
+	State saved.State
 	// Next is when to expand again without any change; zero means never.
 	Next time.Time
+	// Expired are the finished Jobs whose ttlSecondsAfterFinished has elapsed.
+	Expired []Expired
 	// Problems are the workloads that cannot be carried out as written, by id.
 	Problems map[string]error
+}
+
+// Expired is a finished Job of a document whose ttlSecondsAfterFinished has elapsed.
+type Expired struct {
+	Namespace, Name string
+	// UID is the one that the Kubernetes API has given; empty: it has given none.
+	UID    types.UID
+	Origin manifests.Origin
+	// TTL is ttlSecondsAfterFinished.
+	TTL int32
 }
 
 // Claim is a PersistentVolumeClaim of a StatefulSet.
@@ -94,7 +115,7 @@ type expansion struct {
 // Expand returns the pods of all workloads. The result for one workload does not depend on the others.
 func Expand(in Input) Output {
 	e := &expansion{Input: in}
-	e.out.State = State{Jobs: map[string]*JobState{}, Crons: map[string]*CronState{}}
+	e.out.State = saved.NewState()
 	e.out.Problems = map[string]error{}
 	for _, w := range in.Workloads {
 		if w.Kept {
@@ -103,12 +124,11 @@ func Expand(in Input) Output {
 		}
 		switch o := w.Object.(type) {
 		case *appsv1.Deployment:
-			all := o.Spec.Strategy.Type == appsv1.RecreateDeploymentStrategyType
-			e.replicas(w, replicaSet{template: o.Spec.Template, replicas: number(o.Spec.Replicas), atOnce: all, label: appsv1.DefaultDeploymentUniqueLabelKey})
+			e.deployment(w, o)
 		case *appsv1.ReplicaSet:
-			e.replicas(w, replicaSet{template: o.Spec.Template, replicas: number(o.Spec.Replicas), label: appsv1.DefaultDeploymentUniqueLabelKey})
+			e.replicas(w, newReplicaSet(o.Spec.Template, number(o.Spec.Replicas), appsv1.DefaultDeploymentUniqueLabelKey))
 		case *appsv1.DaemonSet:
-			e.replicas(w, replicaSet{template: o.Spec.Template, replicas: 1, label: appsv1.DefaultDaemonSetUniqueLabelKey})
+			e.daemonSet(w, o)
 		case *appsv1.StatefulSet:
 			e.statefulSet(w, o)
 		case *batchv1.Job:
@@ -201,18 +221,55 @@ func owner(w Workload) metav1.OwnerReference {
 	}
 }
 
+// UID returns the uid of a workload in the labels and owner references of its pods.
+func UID(kind string, o metav1.Object) types.UID { return uidOf(Workload{Object: o, Kind: kind}) }
+
 func uidOf(w Workload) types.UID {
 	if uid := w.Object.GetUID(); uid != "" {
 		return uid
 	}
+	return w.uidByName()
+}
+
+// identity returns what tells a workload from another one of the same name. Manifests that the Kubernetes API has not stored are identified by
+// their names: a uid that is written in a manifest may change without another workload.
+func (w Workload) identity() types.UID {
+	if w.UID != "" {
+		return w.UID
+	}
+	return w.uidByName()
+}
+
+func (w Workload) uidByName() types.UID {
 	h := sha256.Sum256([]byte(w.id()))
 	h[6], h[8] = h[6]&0x0f|0x80, h[8]&0x3f|0x80
 	return types.UID(fmt.Sprintf("%x-%x-%x-%x-%x", h[:4], h[4:6], h[6:8], h[8:10], h[10:16]))
 }
 
-// current returns the state of a pod by its name.
+// foreign reports whether a pod belongs to another workload, for example to a deleted one of the same name.
+func (w Workload) foreign(p *manifests.Pod) bool {
+	if w.UID == "" || p == nil {
+		return false
+	}
+	uid := controllerOf(p)
+	return uid != "" && uid != uidOf(w)
+}
+
+// controllerOf returns the uid of the controller of a pod; empty: it has none.
+func controllerOf(p *manifests.Pod) types.UID {
+	if ref := metav1.GetControllerOf(p.Object); ref != nil {
+		return ref.UID
+	}
+	return ""
+}
+
+// current returns the state of a pod by its name. A pod that is being removed, or belongs to another workload, does not exist for this one.
 func (e *expansion) current(w Workload, name string) Current {
-	return e.Pods[manifests.Key{Namespace: w.Object.GetNamespace(), Name: name}]
+	c := e.Pods[manifests.Key{Namespace: w.Object.GetNamespace(), Name: name}]
+	if c.Leaving || w.foreign(c.Pod) {
+		return Current{}
+	}
+	return c
 }
 
 // owned returns the existing pods of a workload, by name.

@@ -3,7 +3,6 @@ package workload
 import (
 	"cmp"
 	"log/slog"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -16,6 +15,7 @@ import (
 	"monopod/manifests"
 	"monopod/manifests/decode"
 	"monopod/manifests/policy"
+	"monopod/runner/workload/saved"
 )
 
 // world is a machine without containers: the test sets the states of pods.
@@ -40,7 +40,7 @@ func newWorld(t *testing.T, document string) *world {
 // restart starts a new agent with the same pods.
 func (w *world) restart() {
 	w.t.Helper()
-	x, err := NewExpander(NewStore(w.path), slog.New(slog.NewTextHandler(w.t.Output(), nil)))
+	x, err := NewExpander(saved.NewStore(w.path), slog.New(slog.NewTextHandler(w.t.Output(), nil)))
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -299,7 +299,7 @@ func TestJobRetriesWithBackOffUpToLimit(t *testing.T) {
 	w.now = w.now.Add(time.Hour)
 	w.settle()
 	w.want("j-0-1=a!Failed j-0=a!Failed")
-	if st := w.x.state.Jobs["Job default/j"]; st.Finished != Failed || st.Reason != reasonBackoffLimit {
+	if st := w.x.state.Jobs["Job default/j"]; st.Finished != saved.Failed || st.Reason != reasonBackoffLimit {
 		t.Errorf("state is %+v", st)
 	}
 }
@@ -481,22 +481,6 @@ func TestScheduleRecoversFromClockFarAhead(t *testing.T) {
 	w.wantRuns(1, 1)
 }
 
-func TestInvalidStateIsSetAside(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "workloads.json")
-	if err := os.WriteFile(path, []byte("{"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := NewStore(path).Load(); err == nil {
-		t.Error("half a file was read")
-	}
-	if _, err := os.Stat(path + ".broken"); err != nil {
-		t.Error(err)
-	}
-	if st, err := NewStore(path).Load(); err != nil || len(st.Jobs) != 0 {
-		t.Errorf("%v %v", st, err)
-	}
-}
-
 func TestStateIsKeptWhileDocumentMayComeBack(t *testing.T) {
 	w := newWorld(t, job("", "a"))
 	w.settle()
@@ -571,7 +555,7 @@ func TestLowerSourceDoesNotReplaceRunningWorkload(t *testing.T) {
 	if got := expand(); got != "web-0=a web-1=a j-0=a other-0=new" {
 		t.Errorf("made: %s; there were %s", got, before)
 	}
-	if j := w.x.state.Jobs["Job default/j"]; j == nil || j.Finished != Complete {
+	if j := w.x.state.Jobs["Job default/j"]; j == nil || j.Finished != saved.Complete {
 		t.Errorf("the notes of the Job: %+v", j)
 	}
 	read = true

@@ -51,12 +51,19 @@ type Store struct {
 	mu sync.Mutex
 	// sound is set if no journal and no staged files remain.
 	sound bool
+	// bound limits what is stored.
+	bound bound
 	// lost is what Open has not returned yet.
 	lost *DamagedError
 	// crash, in tests, ends a change before the step named.
 	crash func(step string)
 	// whole is held while files are replaced. Readers of the directory hold it to see a change as a whole.
 	whole sync.Mutex
+
+	// noteMu guards notes. It may be held while whole is taken, never the reverse.
+	noteMu sync.Mutex
+	// notes are the notes of all documents, by file name; nil until they have been read.
+	notes map[string]*Note
 }
 
 // Disk is how files are written durably, and renamed over others.
@@ -71,7 +78,9 @@ func NewStore(dir string) *Store {
 }
 
 // NewStoreOn returns the store of a directory on another disk.
-func NewStoreOn(disk Disk, dir string) *Store { return &Store{dir: dir, disk: disk} }
+func NewStoreOn(disk Disk, dir string) *Store {
+	return &Store{dir: dir, disk: disk, bound: bound{objects: MaxObjects, bytes: MaxBytes}}
+}
 
 // Dir is the directory.
 func (s *Store) Dir() string { return s.dir }
@@ -113,12 +122,13 @@ func (s *Store) openLocked() error {
 	if err := s.dropStaged(); err != nil {
 		return fmt.Errorf("clear the directory of applied objects: %w", err)
 	}
+	s.forgetNotes()
 	s.sound = true
 	return nil
 }
 
-// FileName is where an object is stored: kind.namespace.name.yaml, with _ for the namespace of cluster-wide kinds. Names
-// too long for a file end with a hash.
+// FileName is where an object is stored: kind.namespace.name.yaml, with _ for the namespace of cluster-wide kinds. Names too long for a file
+// end with ~ and a hash, and so do those that contain a ~.
 func FileName(id manifests.ObjectID) string {
 	const longest = 255
 	ns := id.Namespace
@@ -126,10 +136,13 @@ func FileName(id manifests.ObjectID) string {
 		ns = "_"
 	}
 	name := strings.ToLower(id.Kind) + "." + ns + "." + id.Name
-	if len(name)+len(".yaml") > longest {
+	if Kept(id.Kind) {
+		name = keptPrefix + name
+	}
+	if len(name)+len(".yaml") > longest || strings.Contains(name, "~") {
 		sum := sha256.Sum256([]byte(name))
 		end := "~" + hex.EncodeToString(sum[:8])
-		name = name[:longest-len(".yaml")-len(end)] + end
+		name = strings.ToValidUTF8(name[:min(len(name), longest-len(".yaml")-len(end))], "") + end
 	}
 	return name + ".yaml"
 }
@@ -137,8 +150,8 @@ func FileName(id manifests.ObjectID) string {
 // Path is where an object is stored.
 func (s *Store) Path(id manifests.ObjectID) string { return filepath.Join(s.dir, FileName(id)) }
 
-// Get returns the stored document of an object, nil when there is none, and an empty one when it cannot be read: it can be replaced and removed
-// like any other.
+// Get returns the stored document of an object without its note, nil when there is none, and an empty one when it cannot be read: it can be
+// replaced and removed like any other.
 func (s *Store) Get(id manifests.ObjectID) ([]byte, error) {
 	data, err := atomicfile.Read(s.Path(id), atomicfile.MaxState)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -150,12 +163,17 @@ func (s *Store) Get(id manifests.ObjectID) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read applied objects: %w", err)
 	}
+	if _, data = Split(data); data == nil {
+		data = []byte{}
+	}
 	return data, nil
 }
 
 // Change is a set of documents to store and to remove.
 type Change struct {
-	Put    map[manifests.ObjectID][]byte
+	Put map[manifests.ObjectID][]byte
+	// Notes are the notes of the documents in Put. A document without an entry here has no note afterwards.
+	Notes  map[manifests.ObjectID]*Note
 	Remove []manifests.ObjectID
 }
 
@@ -169,6 +187,14 @@ func (s *Store) Change(c Change) error {
 	if len(c.Put)+len(c.Remove) == 0 {
 		return nil
 	}
+	if err := s.fitsLocked(c); err != nil {
+		if _, full := errors.AsType[*FullError](err); full {
+			return err
+		}
+		return fmt.Errorf("store applied objects: %w; nothing was changed", err)
+	}
+	sizes := s.bound
+	s.bound.stored(nil) // until the change has been carried out
 	s.sound = false
 	p, err := s.stage(c)
 	switch {
@@ -178,11 +204,13 @@ func (s *Store) Change(c Change) error {
 		err = s.decide(p)
 	}
 	if _, decided := errors.AsType[*UnfinishedError](err); decided {
+		s.setNotes(c)
 		return err
 	}
 	if err != nil {
 		return errors.Join(fmt.Errorf("store applied objects: %w; nothing was changed", err), s.openLocked())
 	}
+	defer s.setNotes(c)
 	if p.steps() > 1 {
 		if err := s.carryOut(p); err != nil {
 			return &UnfinishedError{Err: err}
@@ -192,6 +220,8 @@ func (s *Store) Change(c Change) error {
 		return &UnfinishedError{Err: err}
 	}
 	s.sound = true
+	sizes.stored(&c)
+	s.bound = sizes
 	return nil
 }
 
@@ -241,6 +271,10 @@ func (s *Store) stage(c Change) (plan, error) {
 	for id, data := range c.Put {
 		s.at("stage")
 		tmp := fmt.Sprintf("%s%d", stagedPrefix, len(p.Rename))
+		data, err := Join(c.Notes[id], data)
+		if err != nil {
+			return plan{}, err
+		}
 		if err := os.WriteFile(filepath.Join(s.dir, tmp), data, 0o600); err != nil {
 			return plan{}, err
 		}

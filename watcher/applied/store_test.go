@@ -255,15 +255,15 @@ func TestAChangeThatCannotBeFinishedIsFinishedLater(t *testing.T) {
 func TestAChangeThatCannotBeStoredChangesNothing(t *testing.T) {
 	s := NewStore(t.TempDir())
 	change(t, s, Change{Put: put("v1", "a", "b")})
-	// No write may make a file larger than this, as on a full disk.
+	// No write may make a file larger than this, as on a full disk. The log of file accesses, which go test writes, is smaller.
 	old := syscall.Rlimit{}
 	if err := syscall.Getrlimit(syscall.RLIMIT_FSIZE, &old); err != nil {
 		t.Fatal(err)
 	}
-	if err := syscall.Setrlimit(syscall.RLIMIT_FSIZE, &syscall.Rlimit{Cur: 4096, Max: old.Max}); err != nil {
+	if err := syscall.Setrlimit(syscall.RLIMIT_FSIZE, &syscall.Rlimit{Cur: 1 << 20, Max: old.Max}); err != nil {
 		t.Fatal(err)
 	}
-	err := s.Change(Change{Put: map[manifests.ObjectID][]byte{pod("a"): []byte("v2 a"), pod("b"): make([]byte, 8192)}})
+	err := s.Change(Change{Put: map[manifests.ObjectID][]byte{pod("a"): []byte("v2 a"), pod("b"): make([]byte, 2<<20)}})
 	if back := syscall.Setrlimit(syscall.RLIMIT_FSIZE, &old); back != nil {
 		t.Fatal(back)
 	}

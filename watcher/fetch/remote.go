@@ -149,6 +149,8 @@ type Remote struct {
 	// failures counts requests in a row that did not give a valid answer; later is the pause the place asked for.
 	failures int
 	later    time.Duration
+	// retry is the time of the next request after a failure.
+	retry *model.Retry
 }
 
 // NewRemote makes a Remote; Run starts it.
@@ -166,7 +168,7 @@ func NewRemote(cfg RemoteConfig) *Remote {
 	if !signed {
 		cfg.Verify = func(body, _ []byte) ([]byte, uint64, error) { return body, 0, nil }
 	}
-	return &Remote{cfg: cfg, signed: signed, log: cfg.Log.With("source", cfg.Name), set: watcher.Set{Source: cfg.Name, Unread: true, Partial: true}}
+	return &Remote{cfg: cfg, signed: signed, log: cfg.Log.With("source", cfg.Name), retry: &model.Retry{}, set: watcher.Set{Source: cfg.Name, Unread: true, Partial: true}}
 }
 
 // Name implements Source.
@@ -186,7 +188,7 @@ func (s *Remote) Run(ctx context.Context, out chan<- watcher.Set) error {
 	}
 	if found, err := s.restore(); found {
 		s.note(err)
-		s.failures = 0 // nobody was asked
+		s.failures = 0 // no request was sent
 		tell()
 	}
 	for {
@@ -325,7 +327,7 @@ func (s *Remote) doubt(err error) {
 	case errors.As(err, &refused):
 		s.set.Partial = true
 	case !s.asked:
-		s.set.Partial = false // nobody is there to ask: the copy says it
+		s.set.Partial = false // without requests, the copy decides it
 	}
 	s.asked = true
 }
@@ -356,6 +358,9 @@ func (s *Remote) note(err error) {
 	case model.InputRefused:
 		r.Mistaken = mistaken(err)
 	}
+	r.Problems = watcher.Problems(err)
+	s.scheduled(err)
+	r.Retry = s.retry
 	r = watcher.WithContent(r, &s.content)
 	if !s.copied.IsZero() {
 		r.Errors = append(r.Errors, s.age)
@@ -368,6 +373,15 @@ func (s *Remote) note(err error) {
 		was = s.set.Inputs[0]
 	}
 	s.set.Inputs = []model.Input{watcher.KeepSince(s.cfg.Now(), was, r)} // a new slice: the old one was sent
+}
+
+// scheduled records the time of the next request after a failure.
+func (s *Remote) scheduled(err error) {
+	if err == nil {
+		s.retry.Set(time.Time{})
+		return
+	}
+	s.retry.Set(s.cfg.Now().Add(s.delay()))
 }
 
 // localAddress is our side of a connection in an error text. Its port is another one each time, which would make

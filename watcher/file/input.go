@@ -29,8 +29,9 @@ type input struct {
 	sum    [sha256.Size]byte
 	judged bool
 
-	verdict model.InputState
-	reasons []string
+	verdict  model.InputState
+	reasons  []string
+	problems []model.Problem
 	// trouble is why it cannot be read now.
 	trouble []string
 	// known is set once content was read in this run.
@@ -96,9 +97,10 @@ func (in *input) load(c contents, load watcher.Loader, shrink time.Duration) {
 	}
 	if err != nil {
 		in.refuse(watcher.Lines(err))
+		in.problems = watcher.Problems(err)
 		return
 	}
-	in.verdict, in.reasons, in.known = model.InputAccepted, nil, true
+	in.verdict, in.reasons, in.problems, in.known = model.InputAccepted, nil, nil, true
 	in.take(*got)
 }
 
@@ -139,7 +141,7 @@ func (in *input) reject(got contents, err error) {
 }
 
 func (in *input) refuse(reasons []string) {
-	in.verdict, in.reasons = model.InputRefused, watcher.Bounded(reasons)
+	in.verdict, in.reasons, in.problems = model.InputRefused, watcher.Bounded(reasons), nil
 }
 
 // fail notes that it cannot be read now.
@@ -149,7 +151,7 @@ func (in *input) fail(reasons []string) {
 
 // moved returns the input under another path: the file was renamed.
 func (in *input) moved(path string) *input {
-	out := &input{source: in.source, path: path, known: in.known, verdict: in.verdict, reasons: in.reasons, state: in.state, since: in.since}
+	out := &input{source: in.source, path: path, known: in.known, verdict: in.verdict, reasons: in.reasons, problems: in.problems, state: in.state, since: in.since}
 	c := manifests.Content{Notes: in.content.Notes, Ignored: in.content.Ignored}
 	for _, p := range in.content.Pods {
 		origin := p.Origin
@@ -183,6 +185,9 @@ func (in *input) report(now time.Time) (r model.Input, ok bool) {
 	r = model.Input{Source: in.source, Input: in.path, State: state, Errors: reasons, Pods: in.contributed.Pods, Objects: in.contributed.Objects}
 	if state == model.InputAccepted {
 		r.State, r.Errors = in.contributed.State, in.contributed.Errors
+	}
+	if state == model.InputRefused {
+		r.Problems = in.problems
 	}
 	if in.state != r.State {
 		in.state, in.since = r.State, now

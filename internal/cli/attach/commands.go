@@ -1,4 +1,4 @@
-// Package attach holds the commands that connect a user to a container: exec, attach, port-forward, cp and logs.
+// Package attach holds the commands that connect a user to a container: exec, attach, debug, port-forward, cp and logs.
 //
 // It must not decide which pods run. Its goroutines end with the command.
 package attach

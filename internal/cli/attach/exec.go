@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -14,6 +16,7 @@ import (
 	"monopod/internal/streams"
 	"monopod/manifests"
 	"monopod/node"
+	"monopod/node/localclient"
 )
 
 // execOptions are the flags of `exec` and `attach`.
@@ -23,6 +26,8 @@ type execOptions struct {
 	stdin     bool
 	tty       bool
 	quiet     bool
+	// inputOnly discards the output, which the caller reads from the log.
+	inputOnly bool
 }
 
 func (o *execOptions) add(cmd *cobra.Command) {
@@ -67,6 +72,9 @@ func (p Commands) exec(ctx context.Context, o *execOptions, target program.Objec
 	}
 	pod, key := to.Pod, to.Key()
 	name := p.containerFor(o, pod)
+	if name != "" && !slices.Contains(node.ContainerNames(pod), name) {
+		return fmt.Errorf("container not found (%q)", name)
+	}
 	if o.tty && o.stdin && !program.IsTerminal(p.Stdin) {
 		p.note(o, "Unable to use a TTY - input is not a terminal or the right kind of file")
 		o.tty = false
@@ -111,6 +119,9 @@ func (p Commands) streams(o *execOptions) (s streams.Streams, done func(), err e
 	if o.stdin {
 		s.Stdin = p.Stdin
 	}
+	if o.inputOnly {
+		s.Stdout, s.Stderr = io.Discard, io.Discard
+	}
 	if !o.tty {
 		return s, done, nil
 	}
@@ -153,8 +164,15 @@ func (p Commands) attach(ctx context.Context, o *execOptions, target program.Obj
 	if err != nil {
 		return err
 	}
-	pod, key := to.Pod, to.Key()
-	name := p.containerFor(o, pod)
+	if err := p.attachTo(ctx, o, c, to.Pod); !errors.Is(err, errDetach) {
+		return err
+	}
+	return nil
+}
+
+// attachTo attaches to a container of a pod until that exits. It returns errDetach if the user detaches.
+func (p Commands) attachTo(ctx context.Context, o *execOptions, c *localclient.Client, pod *corev1.Pod) error {
+	key, name := manifests.Key{Namespace: pod.Namespace, Name: pod.Name}, p.containerFor(o, pod)
 	container := manifests.FindContainer(&pod.Spec, name)
 	if container == nil {
 		return fmt.Errorf("pod %s has no container %q; it has %s", key, name, strings.Join(node.ContainerNames(pod), ", "))
@@ -185,7 +203,7 @@ func (p Commands) attach(ctx context.Context, o *execOptions, target program.Obj
 	switch cause := context.Cause(ctx); {
 	case errors.Is(cause, errDetach):
 		p.note(o, "")
-		return nil
+		return errDetach
 	case cause != nil:
 		return program.CodeError{Code: p.Signals.ExitCode()}
 	}

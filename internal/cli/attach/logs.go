@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -146,6 +147,9 @@ func (p Commands) logs(ctx context.Context, o *logsOptions, target *program.Obje
 	name := o.container
 	if name == "" {
 		name = p.defaultContainer(&pods[0])
+	}
+	if name != "" && !slices.Contains(node.ContainerNames(&pods[0]), name) {
+		return fmt.Errorf("container %q not found in pod %q", name, pods[0].Name)
 	}
 	q.Set("container", name)
 	key := manifests.Key{Namespace: pods[0].Namespace, Name: pods[0].Name}

@@ -25,6 +25,7 @@ func commands(ctx context.Context, p *program.Program, args []string) int {
 			NewCommands(p).LogsCommand(),
 			NewCommands(p).ExecCommand(),
 			NewCommands(p).AttachCommand(),
+			NewCommands(p).DebugCommand(),
 			NewCommands(p).PortForwardCommand(),
 			NewCommands(p).CopyCommand(),
 			run.NewCommands(p).RunCommand(),

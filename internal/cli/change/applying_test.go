@@ -8,12 +8,14 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
 
 	"monopod/internal/daemontest"
 	"monopod/internal/daemontest/clitest"
@@ -218,8 +220,8 @@ func TestWhatAFileSaidBeforeItBrokeCanNeitherBeDeletedNorOverridden(t *testing.T
 	if err := os.Remove(d.Path("manifests", "web.yaml")); err != nil {
 		t.Fatal(err)
 	}
-	d.Eventually("it is that of the stored file", func() error {
-		if got := d.Pod("web").Annotations[node.AnnotationSource]; !strings.Contains(got, "/root/applied/") {
+	d.PodIs("web", "that of the stored file", func(p *corev1.Pod) error {
+		if got := p.Annotations[node.AnnotationSource]; !strings.Contains(got, "/root/applied/") {
 			return errors.New(got)
 		}
 		return nil
@@ -241,8 +243,8 @@ func TestAPodMovesBetweenSourcesWithoutARestart(t *testing.T) {
 	manifest := d.Path("manifests", "web.yaml")
 	at := func(file string) {
 		t.Helper()
-		d.Eventually("the pod is that of "+file, func() error {
-			if got := d.Pod("web").Annotations[node.AnnotationSource]; got != file+":1" {
+		d.PodIs("web", "that of "+file, func(p *corev1.Pod) error {
+			if got := p.Annotations[node.AnnotationSource]; got != file+":1" {
 				return errors.New(got)
 			}
 			return nil
@@ -326,8 +328,7 @@ func TestAConflictDoesNotFlapWhenTheAgentStarts(t *testing.T) {
 	d.Start()
 	d.Says(0, "pod/web created\n", "", "apply", "--wait", "-f", d.File("web.yaml", strings.Replace(daemontest.PodYAML("web", runtimetest.ScriptServe), "app:1", "app:2", 1)))
 	d.Put("web.yaml", daemontest.PodYAML("web", runtimetest.ScriptServe))
-	d.Eventually("the file has won", func() error {
-		w := d.Pod("web")
+	d.PodIs("web", "that of the file", func(w *corev1.Pod) error {
 		if w.Spec.Containers[0].Image != "example.com/app:1" || !strings.HasSuffix(w.Annotations[node.AnnotationSource], "manifests/web.yaml:1") || len(w.Status.ContainerStatuses) == 0 || w.Status.ContainerStatuses[0].State.Running == nil {
 			return fmt.Errorf("%+v", w.Status)
 		}
@@ -382,6 +383,26 @@ func TestWaitForPods(t *testing.T) {
 	for _, wrong := range [][]string{{"wait"}, {"wait", "--for=ready", "x"}, {"wait", "--for=phase=Done", "x"}, {"wait", "--for=condition=", "x"}, {"wait", "-l", "a=b", "x"}, {"wait", "-l", "=", "pod"}, {"wait", "-A", "web"}, {"delete"}, {"delete", "pod"}, {"delete", "pdo", "x"}, {"delete", "web"}, {"delete", "sc", "a/b"}} {
 		if r := d.Cmd(wrong...); r.Code != program.ExitUsage {
 			t.Errorf("%v: code %d: %s", wrong, r.Code, r.Stderr)
+		}
+	}
+}
+
+// TestWaitForADaemonSetForOtherMachines: it wants no pods here, so that it is Ready.
+func TestWaitForADaemonSetForOtherMachines(t *testing.T) {
+	t.Parallel()
+	d := newDaemon(t)
+	d.Start()
+	set := func(name, arch string) string {
+		return "apiVersion: apps/v1\nkind: DaemonSet\nmetadata: {name: " + name + "}\nspec:\n  selector: {matchLabels: {a: " + name + "}}\n  template:\n    metadata: {labels: {a: " + name + "}}\n" +
+			"    spec: {nodeSelector: {kubernetes.io/arch: " + arch + "}, containers: [{name: c, image: i, command: [sh, -c, \"" + runtimetest.ScriptServe + "\"]}]}\n"
+	}
+	for name, c := range map[string]struct{ arch, status string }{"here": {runtime.GOARCH, "1 1 1 1 1"}, "elsewhere": {"pdp11", "0 0 0 0 0"}} {
+		if r := d.Cmd("apply", "-f", d.File(name+".yaml", set(name, c.arch))); r.Code != 0 {
+			t.Fatalf("%+v", r)
+		}
+		d.Says(0, "daemonset/"+name+" condition met\n", "", "wait", "--for=condition=Ready", "ds/"+name, "--timeout=10s")
+		if r := d.Cmd("get", "ds", name); !strings.HasSuffix(strings.Join(strings.Fields(r.Stdout), " "), " "+c.status) {
+			t.Errorf("%+v", r)
 		}
 	}
 }
@@ -607,9 +628,9 @@ func TestWhoWaitsForAPodThatIsTakenBackIsToldAtOnce(t *testing.T) {
 	never := d.File("web.yaml", strings.Replace(clitest.Edition("2"), "image:", "readinessProbe: {tcpSocket: {port: 1}, initialDelaySeconds: 3600}, image:", 1))
 	done := make(chan clitest.Result, 1)
 	go func() { done <- d.Cmd("apply", "--wait", "--timeout=0", "-f", never) }()
-	d.Eventually("revision 2 is tried", func() error {
-		if p := d.Pod("web"); p.Annotations[node.AnnotationRevision] != "2" || podtable.IsReady(&p) {
-			return errors.New(podtable.PodStatus(&p))
+	d.PodIs("web", "trying revision 2", func(p *corev1.Pod) error {
+		if p.Annotations[node.AnnotationRevision] != "2" || manifests.IsReady(p) {
+			return errors.New(podtable.PodStatus(p))
 		}
 		return nil
 	})

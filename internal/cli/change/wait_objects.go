@@ -137,7 +137,7 @@ func objectState(i objects.Item, condition string) (met bool, lost string) {
 		}
 		ready := o.Status.ReadyReplicas >= desired
 		if i.Kind == "DaemonSet" {
-			ready = o.Status.NumberReady >= max(o.Status.DesiredNumberScheduled, 1)
+			ready = o.Status.NumberReady >= o.Status.DesiredNumberScheduled // 0: it is for other machines
 		}
 		return ready == strings.EqualFold(want, string(corev1.ConditionTrue)), ""
 	}

@@ -71,10 +71,20 @@ func (p Commands) describe(ctx context.Context, c *localclient.Client, key manif
 	d.head(pod, inputsOf(pod, inputs))
 	d.containers("Init Containers", pod.Spec.InitContainers, pod.Status.InitContainerStatuses)
 	d.containers("Containers", pod.Spec.Containers, pod.Status.ContainerStatuses)
+	d.containers("Ephemeral Containers", ephemeral(pod), pod.Status.EphemeralContainerStatuses)
 	d.conditions(pod.Status.Conditions)
 	d.volumes(pod.Spec.Volumes)
 	d.events(happened.Items)
 	return nil
+}
+
+// ephemeral returns the ephemeral containers of a pod.
+func ephemeral(pod *corev1.Pod) []corev1.Container {
+	var all []corev1.Container
+	for i := range pod.Spec.EphemeralContainers {
+		all = append(all, *manifests.AsContainer(&pod.Spec.EphemeralContainers[i]))
+	}
+	return all
 }
 
 // inputsOf returns the inputs that concern the pod and have a problem or a note.

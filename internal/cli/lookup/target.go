@@ -14,7 +14,6 @@ import (
 
 	"monopod/internal/model"
 	"monopod/internal/objects"
-	"monopod/internal/podtable"
 	"monopod/internal/program"
 	"monopod/manifests"
 	"monopod/node/localapi"
@@ -44,7 +43,7 @@ func PodsOf(ctx context.Context, c *localclient.Client, i objects.Item) ([]corev
 		switch {
 		case pod.DeletionTimestamp != nil:
 			return 3
-		case podtable.IsReady(pod):
+		case manifests.IsReady(pod):
 			return 0
 		case pod.Status.Phase == corev1.PodRunning:
 			return 1

@@ -50,7 +50,7 @@ func TestStatusShowsAllThatTheDaemonTells(t *testing.T) {
 		Conditions: []corev1.NodeCondition{{Type: corev1.NodeMemoryPressure, Status: corev1.ConditionTrue, Message: "little is free", LastTransitionTime: metav1.NewTime(time.Now().Add(-3 * time.Hour))}},
 		Warnings:   []string{"a file cannot be read"},
 	}
-	run := standIn(t, map[string]any{"/v1/agent": &a})
+	run := standIn(t, map[string]any{"/apis/monopod.dev/v1alpha1/agents/self/costs": &a})
 	want := "          PROCESSES  MEMORY  WAKE-UPS/H  WRITTEN  WRITTEN/H  AGE\n" +
 		"monopod  1  40.0 MiB  3600  10.0 MiB  5.0 MiB  120m\n" +
 		"shims  0  0.0 MiB  0  0.0 MiB  0.0 MiB  -\n" +
@@ -86,7 +86,7 @@ func podNamed(name string) corev1.Pod {
 func TestGetPodsTellsWhyPodsWait(t *testing.T) {
 	t.Parallel()
 	since := time.Date(2026, 1, 2, 3, 4, 5, 0, time.Local)
-	answers := map[string]any{"/v1/pods": corev1.PodList{Items: []corev1.Pod{podNamed("web")}}, "/v1/sources": []model.Input{}}
+	answers := map[string]any{"/apis/monopod.dev/v1alpha1/podreports": corev1.PodList{Items: []corev1.Pod{podNamed("web")}}, "/apis/monopod.dev/v1alpha1/agents/self/sources": []model.Input{}}
 	run := standIn(t, answers)
 	for _, c := range []struct {
 		s    localapi.Schedule
@@ -98,7 +98,7 @@ func TestGetPodsTellsWhyPodsWait(t *testing.T) {
 		{localapi.Schedule{Drained: true, Since: since}, "\nThis machine is drained since " + since.Format(time.RFC3339) + ": `monopod undrain` lets pods run again.\n"},
 		{localapi.Schedule{Cordoned: true, Since: since}, "\nThis machine is cordoned since " + since.Format(time.RFC3339) + ": new pods wait for `monopod uncordon`.\n"},
 	} {
-		answers["/v1/drain"] = c.s
+		answers["/apis/monopod.dev/v1alpha1/agents/self/drain"] = c.s
 		if got := run("get", "pods"); got.Stderr != c.want || got.Code != 0 || !strings.Contains(got.Stdout, "default  web  1/1  Running") {
 			t.Errorf("%+v: %+v", c.s, got)
 		}
@@ -106,8 +106,8 @@ func TestGetPodsTellsWhyPodsWait(t *testing.T) {
 			t.Errorf("%+v", got)
 		}
 	}
-	delete(answers, "/v1/drain") // a daemon of an older release
-	answers["/v1/sources"] = []model.Input{
+	delete(answers, "/apis/monopod.dev/v1alpha1/agents/self/drain") // a daemon of an older release
+	answers["/apis/monopod.dev/v1alpha1/agents/self/sources"] = []model.Input{
 		{Source: "file", State: model.InputAccepted, Input: "/m/good.yaml"},
 		{Source: "file", State: model.InputRefused, Input: "/m/bad.yaml", Errors: []string{"/m/bad.yaml:3: unknown field", "more"}},
 		{Source: "http", State: model.InputUnreachable, Input: "http://h/"},
@@ -125,7 +125,7 @@ func TestGetPodsTellsWhyPodsWait(t *testing.T) {
 
 func TestGetSourcesInEachForm(t *testing.T) {
 	t.Parallel()
-	answers := map[string]any{"/v1/sources": nil}
+	answers := map[string]any{"/apis/monopod.dev/v1alpha1/agents/self/sources": nil}
 	run := standIn(t, answers)
 	if got := run("get", "sources"); got != clitest.Printed("", "No sources found.\n", 0) {
 		t.Errorf("%+v", got)
@@ -133,7 +133,7 @@ func TestGetSourcesInEachForm(t *testing.T) {
 	if got := run("get", "sources", "-o", "json"); got != clitest.Printed("[]\n", "", 0) {
 		t.Errorf("a program gets a list: %+v", got)
 	}
-	answers["/v1/sources"] = []model.Input{{Source: "file", State: model.InputRefused, Input: "/m/bad.yaml", Errors: []string{"/m/bad.yaml:3: unknown field"}}}
+	answers["/apis/monopod.dev/v1alpha1/agents/self/sources"] = []model.Input{{Source: "file", State: model.InputRefused, Input: "/m/bad.yaml", Errors: []string{"/m/bad.yaml:3: unknown field"}}}
 	row := "file  Refused  <unknown>  0  /m/bad.yaml\n    /m/bad.yaml:3: unknown field\n"
 	for args, want := range map[string]string{"": "SOURCE  STATE  AGE  PODS  INPUT\n" + row, "--no-headers": row, "-o name": "/m/bad.yaml\n"} {
 		if got := run(append([]string{"get", "sources"}, strings.Fields(args)...)...); got != clitest.Printed(want, "", 0) {
@@ -149,7 +149,7 @@ func TestGetSourcesInEachForm(t *testing.T) {
 
 func TestWatchedPodsAreThoseThatAreChosen(t *testing.T) {
 	t.Parallel()
-	run := standIn(t, map[string]any{"/v1/pods": []localclient.PodEvent{
+	run := standIn(t, map[string]any{"/apis/monopod.dev/v1alpha1/podreports": []localclient.PodEvent{
 		{Type: "ADDED", Object: podNamed("web")}, {Type: "ADDED", Object: podNamed("db")}, {Type: "DELETED", Object: podNamed("web")},
 	}})
 	for args, want := range map[string][]string{

@@ -48,6 +48,8 @@ type Applier struct {
 
 	// mu is held from the first read of the stored objects to the end of a change.
 	mu sync.Mutex
+	// unseen reports whether the last change is visible; nil if it is.
+	unseen func(view) bool
 }
 
 // refusal returns an API error with all errors; nil: there are none.
@@ -69,9 +71,7 @@ func (a *Applier) Apply(ctx context.Context, r localapi.ApplyRequest) (localapi.
 	}
 	result, objects, err := a.apply(r)
 	if err == nil && !r.DryRun {
-		a.await(ctx, func(v view) bool {
-			return !slices.ContainsFunc(objects, func(p *pushed) bool { return !v.shows(p) && a.stores(p.ID, p.Canonical) })
-		})
+		a.await(ctx, a.shownTest(objects))
 		a.view().addRollbacks(result)
 	}
 	return result, err
@@ -92,7 +92,7 @@ func (a *Applier) apply(r localapi.ApplyRequest) (localapi.ApplyResult, []*pushe
 		return localapi.ApplyResult{}, nil, err
 	}
 	result := localapi.ApplyResult{Objects: []localapi.AppliedObject{}, Notes: notes}
-	change := applied.Change{Put: map[manifests.ObjectID][]byte{}}
+	change := applied.Change{Put: map[manifests.ObjectID][]byte{}, Notes: map[manifests.ObjectID]*applied.Note{}}
 	for _, p := range objects {
 		o := localapi.AppliedObject{ObjectRef: refOf(p.ID), Verdict: p.Verdict, Warning: p.Warning}
 		for _, pod := range p.Pods() {
@@ -100,15 +100,16 @@ func (a *Applier) apply(r localapi.ApplyRequest) (localapi.ApplyResult, []*pushe
 		}
 		result.Objects = append(result.Objects, o)
 		if p.Verdict != localapi.Unchanged {
-			change.Put[p.ID] = p.Canonical
+			change.Put[p.ID], change.Notes[p.ID] = p.Canonical, p.Note
 		}
 	}
 	if r.DryRun {
-		return result, objects, nil
+		return result, objects, refuseFull(a.Store.Fits(change), nil)
 	}
 	if err := a.Change(change, &result); err != nil {
 		return localapi.ApplyResult{}, nil, err
 	}
+	a.unseen = a.shownTest(objects)
 	a.logChange("applied", result)
 	return result, objects, nil
 }
@@ -121,7 +122,20 @@ func (a *Applier) Change(c applied.Change, result *localapi.ApplyResult) error {
 		result.Notes = append(result.Notes, unfinished.Error())
 		return nil
 	}
-	return err
+	return refuseFull(err, nil)
+}
+
+// refuseFull turns a FullError into the error of a response. If given, in selects the namespaces that it may name.
+func refuseFull(err error, in func(namespace string) bool) error {
+	full, ok := errors.AsType[*applied.FullError](err)
+	if !ok {
+		return err
+	}
+	text := full.Error()
+	if largest := full.Largest(in); largest != "" {
+		text += "; the largest are " + largest
+	}
+	return node.Refusal(http.StatusInsufficientStorage, "InsufficientStorage", []string{text})
 }
 
 // Delete implements node.Applier.
@@ -135,9 +149,7 @@ func (a *Applier) Delete(ctx context.Context, r localapi.DeleteRequest) (localap
 	}
 	result, removed, err := a.remove(ids, r.DryRun)
 	if err == nil && !r.DryRun {
-		a.await(ctx, func(v view) bool {
-			return !slices.ContainsFunc(removed, func(id manifests.ObjectID) bool { return !v.lacks(id) && a.stores(id, nil) })
-		})
+		a.await(ctx, a.goneTest(removed))
 	}
 	return result, err
 }
@@ -181,6 +193,7 @@ func (a *Applier) remove(ids []manifests.ObjectID, dryRun bool) (localapi.ApplyR
 	if err := a.Change(change, &result); err != nil {
 		return localapi.ApplyResult{}, nil, err
 	}
+	a.unseen = a.goneTest(change.Remove)
 	a.logChange("deleted applied objects", result)
 	return result, change.Remove, nil
 }
@@ -229,6 +242,20 @@ func (a *Applier) await(ctx context.Context, seen func(view) bool) {
 	}
 }
 
+// shownTest returns a test whether objects are visible, or another client has changed them.
+func (a *Applier) shownTest(objects []*pushed) func(view) bool {
+	return func(v view) bool {
+		return !slices.ContainsFunc(objects, func(p *pushed) bool { return !v.shows(p) && a.stores(p.ID, p.Canonical) })
+	}
+}
+
+// goneTest returns a test whether objects are no longer visible, or another client has stored them.
+func (a *Applier) goneTest(removed []manifests.ObjectID) func(view) bool {
+	return func(v view) bool {
+		return !slices.ContainsFunc(removed, func(id manifests.ObjectID) bool { return !v.lacks(id) && a.stores(id, nil) })
+	}
+}
+
 // stores reports whether a document is still the stored one; nil: whether none is stored. Another client may have changed it.
 func (a *Applier) stores(id manifests.ObjectID, document []byte) bool {
 	stored, err := a.Store.Get(id)
@@ -237,9 +264,13 @@ func (a *Applier) stores(id manifests.ObjectID, document []byte) bool {
 
 // read decodes and validates all files as one set.
 func (a *Applier) read(files []localapi.ManifestFile) (objects []*pushed, notes []string, errs []*manifests.Error) {
+	return a.readWith(files, decode.Options{Source: config.SourceApplied, Policy: a.Policy}, a.noteOf)
+}
+
+func (a *Applier) readWith(files []localapi.ManifestFile, o decode.Options, noteOf func(manifests.ObjectID) *applied.Note) (objects []*pushed, notes []string, errs []*manifests.Error) {
 	var all []*verdict.Verdict
 	for _, f := range files {
-		v := verdict.Judge(f.Name, f.Content, nil, decode.Options{Source: config.SourceApplied, Policy: a.Policy})
+		v := verdict.Judge(f.Name, f.Content, nil, o)
 		all = append(all, v)
 	}
 	verdict.Conflicts(all)
@@ -255,7 +286,7 @@ func (a *Applier) read(files []localapi.ManifestFile) (objects []*pushed, notes 
 			continue
 		}
 		docs = slices.DeleteFunc(docs, func(d decode.Document) bool { return v.Owned[d.ID] })
-		found, err := a.match(f.Name, docs)
+		found, err := a.match(f.Name, docs, noteOf)
 		if err != nil {
 			v.Errors = append(v.Errors, &manifests.Error{File: f.Name, Msg: err.Error()})
 		}
@@ -267,15 +298,20 @@ func (a *Applier) read(files []localapi.ManifestFile) (objects []*pushed, notes 
 	return objects, notes, append(errs, definedTwice(objects)...)
 }
 
-// match decodes each document as the watcher will once it is stored.
-func (a *Applier) match(file string, docs []decode.Document) ([]*pushed, error) {
+// noteOf returns the note to store with an object: the existing one is kept.
+func (a *Applier) noteOf(id manifests.ObjectID) *applied.Note { return a.Store.Note(id) }
+
+// match decodes each document as the watcher will once it is stored with its note.
+func (a *Applier) match(file string, docs []decode.Document, noteOf func(manifests.ObjectID) *applied.Note) ([]*pushed, error) {
 	var out []*pushed
 	for _, d := range docs {
-		c, err := decode.All(a.Store.Path(d.ID), d.Canonical, decode.Options{Source: config.SourceApplied, Policy: a.Policy})
+		note := noteOf(d.ID)
+		c, err := decode.All(a.Store.Path(d.ID), d.Canonical, decode.Options{Source: config.SourceApplied, Policy: applied.Policy(a.Policy, note)})
 		if err != nil {
 			return nil, fmt.Errorf("this document would change when stored; please report this with the file: %w", err)
 		}
-		p := &pushed{Document: d, File: file}
+		applied.Give(note, c)
+		p := &pushed{Document: d, File: file, Note: note}
 		switch {
 		case len(c.Pods) == 1:
 			p.Pod = c.Pods[0]
@@ -320,16 +356,25 @@ func (a *Applier) compare(objects []*pushed) error {
 			p.Verdict = localapi.Unchanged
 		default:
 			p.Verdict = localapi.Configured
-			errs = append(errs, a.immutable(p, stored)...)
+			was, err := decode.All(a.Store.Path(p.ID), stored, decode.Options{Source: config.SourceApplied, Policy: policy.Policy{HelmHooks: true}})
+			if err != nil {
+				continue // a stored object that can no longer be decoded may be replaced
+			}
+			applied.Give(p.Note, was)
+			if p.Note != nil && p.same(was) { // the API also writes defaults
+				p.Verdict = localapi.Unchanged
+				continue
+			}
+			p.Note = p.raised(was)
+			errs = append(errs, p.immutable(was)...)
 		}
 	}
 	return refusal(http.StatusUnprocessableEntity, metav1.StatusReasonInvalid, errs)
 }
 
-func (a *Applier) immutable(p *pushed, stored []byte) []*manifests.Error {
-	was, err := decode.All(a.Store.Path(p.ID), stored, decode.Options{Source: config.SourceApplied})
-	if err != nil || p.Object == nil {
-		return nil // a stored object that cannot be decoded any more may be replaced
+func (p *pushed) immutable(was *manifests.Content) []*manifests.Error {
+	if p.Object == nil {
+		return nil
 	}
 	errs := manifests.ImmutableEdits(was.Objects, []*manifests.Object{p.Object})
 	for _, e := range errs {

@@ -1,6 +1,7 @@
 package apply
 
 import (
+	"bytes"
 	"fmt"
 	"reflect"
 	"slices"
@@ -15,16 +16,17 @@ import (
 	"monopod/node/localapi"
 	"monopod/runner/rollout"
 	"monopod/runner/workload"
+	"monopod/watcher/applied"
 )
 
-// view is what is desired and what clients see at one moment.
+// view is a snapshot of the desired objects and of what clients see.
 type view struct {
 	// documents are the desired pods, objects the other desired objects.
 	documents map[manifests.Key]*manifests.Pod
 	objects   map[manifests.ObjectID]*manifests.Object
 	// removable reports whether pods of an origin are removed when it no longer lists them.
 	removable func(manifests.Origin) bool
-	// pods are those that clients see. visible is false while containers cannot be seen.
+	// pods are those that clients see. visible is false while containers cannot be observed.
 	pods    map[manifests.Key]node.PodView
 	visible bool
 }
@@ -63,7 +65,7 @@ func (v view) shown(id manifests.ObjectID) (node.PodView, bool) {
 	return p, ok && id.Kind == "Pod"
 }
 
-// owner is where the effective definition of an object is; the zero value: it has none.
+// owner is the place of the effective definition of an object; the zero value means that it has none.
 type owner struct {
 	At manifests.Origin
 	// Workload names the workload that creates the pod, as "Deployment web".
@@ -119,6 +121,22 @@ func (v view) same(p *pushed) bool {
 	return ok && p.Pod != nil && was.Manifest == rollout.Hash(p.Pod.Object)
 }
 
+// sameNote reports whether the effective definition has the metadata of the one to apply: a write may change only metadata.
+func (v view) sameNote(p *pushed) bool {
+	var was *applied.Note
+	if d := v.document(p.ID); d != nil {
+		was = d.Given
+	} else if o := v.objects[p.ID]; o != nil {
+		was = o.Given
+	}
+	if was == p.Note {
+		return true
+	}
+	a, err := applied.Join(was, nil)
+	b, other := applied.Join(p.Note, nil)
+	return err == nil && other == nil && bytes.Equal(a, b)
+}
+
 // podsOf returns the pods of an object: the object itself, or the pods of a workload.
 func (v view) podsOf(id manifests.ObjectID) []localapi.AppliedPod {
 	if id.Kind == "Pod" {
@@ -137,7 +155,7 @@ func (v view) podsOf(id manifests.ObjectID) []localapi.AppliedPod {
 // shows reports whether an applied object is desired, or another source overrides it, and whether its pod is visible.
 func (v view) shows(p *pushed) bool {
 	at := v.source(p.ID)
-	if at == "" || at == config.SourceApplied && !v.same(p) {
+	if at == "" || at == config.SourceApplied && (!v.same(p) || !v.sameNote(p)) {
 		return false
 	}
 	_, shown := v.shown(p.ID)
@@ -181,6 +199,57 @@ type pushed struct {
 	Workload bool
 	Verdict  localapi.Verdict
 	Warning  string
+	// Note is stored with the document; nil: none.
+	Note *applied.Note
+}
+
+// object returns the decoded object of a stored document that has one; nil: it has none of that kind.
+func object(c *manifests.Content) metav1.Object {
+	switch {
+	case len(c.Pods) == 1:
+		return c.Pods[0].Object
+	case len(c.Objects) == 1:
+		return c.Objects[0].Object
+	case len(c.Workloads) == 1:
+		return c.Workloads[0].Object
+	}
+	return nil
+}
+
+// decoded returns the object.
+func (p *pushed) decoded() metav1.Object {
+	if p.Pod != nil {
+		return p.Pod.Object
+	}
+	return p.Object.Object
+}
+
+// same reports whether a stored document is equal, including defaults.
+func (p *pushed) same(was *manifests.Content) bool {
+	return reflect.DeepEqual(object(was), p.decoded())
+}
+
+// raised returns the note with the next generation if more than metadata has changed. Kinds without a generation get none.
+func (p *pushed) raised(was *manifests.Content) *applied.Note {
+	if p.Note == nil || p.Note.Generation == 0 || reflect.DeepEqual(withoutMetadata(object(was)), withoutMetadata(p.decoded())) {
+		return p.Note
+	}
+	note := *p.Note
+	note.Generation++
+	return &note
+}
+
+// withoutMetadata returns a shallow copy of an object without its metadata; nil: there is no object.
+func withoutMetadata(o metav1.Object) any {
+	if o == nil {
+		return nil
+	}
+	value := reflect.New(reflect.TypeOf(o).Elem()).Elem()
+	value.Set(reflect.ValueOf(o).Elem())
+	if meta := value.FieldByName("ObjectMeta"); meta.IsValid() {
+		meta.SetZero()
+	}
+	return value.Interface()
 }
 
 // Origin returns the place of the object in the request.

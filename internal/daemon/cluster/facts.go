@@ -18,6 +18,7 @@ import (
 	"monopod/internal/daemon/telemetry"
 	"monopod/internal/version"
 	"monopod/node/apiserver"
+	"monopod/node/nodemeta"
 	"monopod/node/pressure"
 )
 
@@ -53,15 +54,19 @@ type FactsDeps struct {
 	Addresses func() ([]string, error)
 	// Closed reports whether the node is cordoned, and whether the machine shuts down.
 	Closed func() (cordoned, shuttingDown bool)
+	// Set returns what clients have set on the Node; nil: nothing.
+	Set func() nodemeta.Metadata
 	// Pressure returns the pressure conditions; nil: they are not monitored.
 	Pressure func() []corev1.NodeCondition
 }
 
-// NodeFacts collects the status of the Node. It is used by one goroutine.
+// NodeFacts collects the status of the Node. Its methods may be called from any goroutine.
 type NodeFacts struct {
 	FactsDeps
 	cfg  *config.Loaded
 	info func() corev1.NodeSystemInfo
+
+	mu sync.Mutex // guards all below
 	// containerd is the last known version of an external containerd.
 	containerd string
 	// known are the images at the time listed, when their state was listedState.
@@ -72,7 +77,7 @@ type NodeFacts struct {
 
 // NewNodeFacts returns the facts of this machine.
 func NewNodeFacts(cfg *config.Loaded, d FactsDeps) *NodeFacts {
-	return &NodeFacts{FactsDeps: d, cfg: cfg, info: sync.OnceValue(func() corev1.NodeSystemInfo { return apiserver.SystemInfo(kubeletVersion(version.String()), "") })}
+	return &NodeFacts{FactsDeps: d, cfg: cfg, info: sync.OnceValue(func() corev1.NodeSystemInfo { return systemInfo(kubeletVersion(version.String()), "") })}
 }
 
 // system returns the kernel, operating system and containerd of this machine.
@@ -103,6 +108,8 @@ func linkedContainerd() string {
 
 // Now returns the current facts.
 func (f *NodeFacts) Now() apiserver.Facts {
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	ips, err := f.Addresses()
 	if err != nil {
 		f.Log.Debug("the node has no address", "err", err)
@@ -115,6 +122,9 @@ func (f *NodeFacts) Now() apiserver.Facts {
 	facts := apiserver.Facts{
 		Addresses: apiserver.NodeAddresses(ips, f.cfg.NodeName), Info: f.system(), Images: f.images(), Port: int32(f.cfg.Port), Unschedulable: cordoned,
 		Conditions: append(conditions, f.ready(shuttingDown)), // Ready is the last one, as in a kubelet's Node
+	}
+	if f.Set != nil {
+		facts.Set = f.Set()
 	}
 	if f.Resources != nil {
 		facts.Capacity, facts.Allocatable = f.Resources.Capacity(), f.Resources.Allocatable()

@@ -85,13 +85,13 @@ func New(cfg *config.Loaded, d Deps) *Link {
 	l := &Link{Deps: d, node: cfg.NodeName, place: cfg.Kubeconfig + "\n" + cfg.NodeName, policy: cfg.Policy(""), copies: cfg.CopyOf(config.SourceAPIServer)}
 	l.Agent = apiserver.New(apiserver.Config{
 		NodeName: cfg.NodeName, Kubeconfig: cfg.Kubeconfig, Bootstrap: cfg.BootstrapKubeconfig, CertDir: cfg.CertDirectory,
-		Rotate: cfg.RotateCertificates, ServerTLS: cfg.ServerTLSBootstrap, Register: cfg.RegisterNode, Source: cfg.APIServerPods,
+		Rotate: cfg.RotateCertificates, ServerTLS: cfg.ServerTLSBootstrap, Register: cfg.RegisterNode, Source: cfg.APIServerPods, Services: cfg.APIServerServices,
 		Labels: cfg.NodeLabels, Taints: nodeTaints(cfg.RegisterWithTaints), Platform: host.Platform(),
 		LeaseDuration: time.Duration(cfg.NodeLeaseDurationSeconds) * time.Second,
 		StatusEvery:   cfg.NodeStatusReportFrequency, CheckEvery: cfg.NodeStatusUpdateFrequency,
 		EventQPS: cfg.EventRecordQPS, EventBurst: cfg.EventBurst,
 		Pods: mirrored{d.State}, Events: d.Events.Recorder, Facts: d.Facts.Now, Changed: d.Changed, Log: d.Log, Tell: l.reported, Version: version.String(),
-		Check: l.checkRunnable, Leaving: d.State.Bound.SetGracePeriods, Refused: l.refused, Conditions: d.State.Bound.SetConditions,
+		Check: l.checkRunnable, Leaving: d.State.Bound.SetGracePeriods, Refused: l.refused, Conditions: d.State.Bound.SetConditions, Debug: l.debug,
 	})
 	return l
 }

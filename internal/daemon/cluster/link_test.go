@@ -31,6 +31,7 @@ import (
 	"monopod/node/drain"
 	"monopod/node/events"
 	"monopod/node/localapi"
+	"monopod/node/nodemeta"
 	"monopod/node/shutdown"
 	"monopod/runner/ctrd"
 	"monopod/runner/ctrd/image"
@@ -101,6 +102,13 @@ func TestTheNodeHasWhatTheMachineHas(t *testing.T) {
 	p := newParts(t)
 	p.cfg.Port = 10250
 	p.of.Resources = someResources{}
+	if set := p.facts().Now().Set; len(set.Labels) > 0 {
+		t.Errorf("nothing is set: %v", set)
+	}
+	p.of.Set = func() nodemeta.Metadata { return nodemeta.Metadata{Labels: map[string]string{"a": "b"}} }
+	if set := p.facts().Now().Set; set.Labels["a"] != "b" {
+		t.Errorf("%v", set)
+	}
 	facts := p.facts().Now()
 	if facts.Capacity.Cpu().IsZero() || facts.Allocatable.Memory().IsZero() || facts.Info.KernelVersion == "" || facts.Info.ContainerRuntimeVersion != "containerd://"+linkedContainerd() || facts.Conditions[0].Status != "False" || facts.Port != 10250 {
 		t.Errorf("%+v", facts)
@@ -276,5 +284,30 @@ func TestSysctlsThatAreNotAllowedAreRejected(t *testing.T) {
 	rejected, ok := errors.AsType[*apiserver.RejectedError](a.checkRunnable(pod))
 	if !ok || rejected.Reason != "SysctlForbidden" || rejected.Message != `forbidden sysctl: "kernel.msgmax" not allowlisted` {
 		t.Errorf("%+v", a.checkRunnable(pod))
+	}
+}
+
+// TestMatchesFollowsTheLabelsOfClients: what a DaemonSet desires follows them, too.
+func TestMatchesFollowsTheLabelsOfClients(t *testing.T) {
+	p := newParts(t)
+	var set nodemeta.Metadata
+	matches := Matches(Selection(p.cfg), func() nodemeta.Metadata { return set })
+	spec := &corev1.PodSpec{NodeSelector: map[string]string{"disk": "ssd"}}
+	for _, c := range []struct {
+		disk string
+		want bool
+	}{{"", true}, {"hdd", false}, {"ssd", true}} {
+		if set = (nodemeta.Metadata{}); c.disk != "" {
+			set.Labels = map[string]string{"disk": c.disk}
+		}
+		if matches(spec) != c.want {
+			t.Errorf("%q: %v", c.disk, !c.want)
+		}
+	}
+	if set = (nodemeta.Metadata{LabelsLost: true}); !matches(spec) {
+		t.Error("it desires none while labels are lost")
+	}
+	if !Matches(nil, func() nodemeta.Metadata { return set })(&corev1.PodSpec{NodeSelector: map[string]string{"disk": "hdd"}}) {
+		t.Error("a run selects no nodes")
 	}
 }

@@ -6,10 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
+	"net"
 	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 
 	"monopod/internal/config"
@@ -21,6 +24,7 @@ import (
 	"monopod/runner/ctrd/image/imagestore"
 	"monopod/runner/ctrd/network"
 	"monopod/runner/ctrd/network/hostports"
+	"monopod/runner/ctrd/network/services"
 	"monopod/runner/spec"
 )
 
@@ -69,13 +73,13 @@ func CtrdConfig(cfg *config.Loaded, d Deps) (ctrd.Config, error) {
 		RootDirectory: cfg.RootDirectory, StateDirectory: cfg.StateDirectory, PodLogsDir: cfg.PodLogsDir,
 		ContainerLogsDir: logfile.ContainerLogsDir(cfg.PodLogsDir),
 		Endpoint:         cfg.ContainerRuntimeEndpoint, Snapshotter: cfg.Snapshotter, OCIRuntime: oci, ShimPath: shim, CgroupParent: cfg.CgroupRoot,
-		NodeName: cfg.NodeName, NodeIPs: NodeIPs(netinfo.Addresses, d.Log), ClusterDNS: cfg.ClusterDNS, Resolver: d.NameServers, Connection: d.Connection, ClusterDomain: cfg.ClusterDomain, ResolvConf: cfg.ResolvConf,
+		NodeName: cfg.NodeName, NodeIPs: NodeIPs(netinfo.Addresses, d.Log), ClusterDNS: cfg.ClusterDNS, Resolver: d.NameServers, Connection: d.Connection, ClusterDomain: cfg.ClusterDomain, Services: d.Services, API: d.API, ResolvConf: cfg.ResolvConf,
 		CgroupDriver: spec.CgroupDriver(cfg.CgroupDriver), Enforce: enforcement(&cfg.Config), ReservedCPUs: cfg.ReservedSystemCPUs, PodsLimits: d.PodsLimits,
 		SeccompProfileRoot: cfg.SeccompProfileRoot, SeccompDefault: cfg.SeccompDefault,
 		Network: network.Config{
 			ConfDir: cfg.CNIConfDir, OwnConfDir: filepath.Join(cfg.StateDirectory, "cni"), BinDirs: f.cniDirs(cfg.CNIBinDirs),
-			DataDir: filepath.Join(cfg.RootDirectory, "cni"), PodCIDR: cfg.PodCIDR, Bridge: cfg.BridgeName, Resolver: d.NameServers != nil,
-			PortsDir: hostPortsDir, Listeners: portListeners, Log: d.Log,
+			DataDir: cniDataDir(&cfg.Config), PodCIDR: cfg.PodCIDR, Bridge: cfg.BridgeName, Resolver: d.NameServers != nil, API: apiForPods(cfg.APIServer.Address),
+			PortsDir: hostPortsDir, Listeners: portListeners, Checked: d.Checked, Log: d.Log,
 		},
 		Image: imagestore.Config{Snapshotter: cfg.Snapshotter, Access: cfg.RegistryAccess(d.Log), Limits: cfg.PullLimits(), Rules: cfg.ImageRules(), PreloadDirs: cfg.PreloadDirectories, Disk: bounded.Disk{Keep: config.EvictsBelow(pressure.Thresholds)}, Log: d.Log},
 		Logs:  config.LogLimits(&cfg.Config), Events: d.Events,
@@ -229,7 +233,31 @@ func firstProgram(name string, dirs []string) string {
 	return ""
 }
 
+// ServiceRules returns the kernel rules that translate connections to the Services of an instance. pods are the subnets of its pods; empty
+// if unknown.
+func ServiceRules(cfg *config.Config, pods []netip.Prefix, log *slog.Logger) Rules {
+	return services.New(services.Config{Table: services.TableName(cniDataDir(cfg)), Pods: pods, Log: log})
+}
+
+// cniDataDir is the data directory of an instance's network, and identifies the instance.
+func cniDataDir(cfg *config.Config) string { return filepath.Join(cfg.RootDirectory, "cni") }
+
 // Gateways returns the gateway addresses of monopod's own bridge; none if the host has its own CNI configuration.
 func Gateways(cfg *config.Config) ([]netip.Prefix, error) {
 	return network.Gateways(network.Config{ConfDir: cfg.CNIConfDir, BinDirs: newFinder().cniDirs(cfg.CNIBinDirs), PodCIDR: cfg.PodCIDR})
+}
+
+// apiForPods returns where pods reach the API that listens on an address. It is the bridge if that is a loopback address or any; an address of a name
+// is not known.
+func apiForPods(address string) netip.AddrPort {
+	host, port, err := net.SplitHostPort(address)
+	number, portErr := strconv.ParseUint(port, 10, 16)
+	if err != nil || portErr != nil {
+		return netip.AddrPort{}
+	}
+	ip, _ := netip.ParseAddr(host)
+	if ip.IsLoopback() || host == "" || host == "localhost" {
+		ip = netip.IPv4Unspecified()
+	}
+	return netip.AddrPortFrom(ip.Unmap(), uint16(number))
 }

@@ -187,3 +187,14 @@ singleProcessOOMKill: true
 		t.Errorf("enforcement: %+v", c.Enforce)
 	}
 }
+
+func TestWhereTheFirewallLetsPodsReachTheAPI(t *testing.T) {
+	for address, want := range map[string]string{
+		"": "invalid AddrPort", "127.0.0.1:6443": "0.0.0.0:6443", "[::1]:6443": "0.0.0.0:6443", "localhost:6443": "0.0.0.0:6443", ":6443": "0.0.0.0:6443",
+		"[::]:6443": "[::]:6443", "192.0.2.7:6443": "192.0.2.7:6443", "host.example:6443": "invalid AddrPort",
+	} {
+		if got := apiForPods(address).String(); got != want {
+			t.Errorf("%s: %s, want %s", address, got, want)
+		}
+	}
+}

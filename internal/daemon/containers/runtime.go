@@ -13,6 +13,8 @@ import (
 	"monopod/internal/needs"
 	"monopod/manifests"
 	"monopod/runner"
+	"monopod/runner/service"
+	"monopod/runner/spec"
 	"monopod/runner/spec/limits"
 )
 
@@ -40,6 +42,20 @@ type Runtime interface {
 	Close() error
 }
 
+// Rules are the kernel rules that translate connections to Services.
+type Rules interface {
+	// Supported returns an error if the kernel does not support them.
+	Supported() error
+	// Apply updates the kernel to the table.
+	Apply(ctx context.Context, t service.Table) error
+	// Repair restores the applied rules, and reports whether they were damaged.
+	Repair(ctx context.Context) (damaged bool, err error)
+	// Watch calls damaged when rules have been removed, until ctx ends.
+	Watch(ctx context.Context, damaged func()) error
+	// Remove removes all rules.
+	Remove() error
+}
+
 // Deps is what a runtime gets from the daemon that opens it. Commands that open a runtime without a daemon set Log only.
 type Deps struct {
 	Log *slog.Logger
@@ -47,8 +63,14 @@ type Deps struct {
 	Events runner.Recorder
 	// NameServers returns the addresses of monopod's own DNS server for pods; nil: there is none.
 	NameServers func() []string
+	// Services returns the environment variables of the Services in a namespace; nil means none.
+	Services func(namespace string) map[string]string
+	// API is the Kubernetes API of this machine; if nil, pods cannot use it.
+	API spec.API
 	// Connection is called with an error when containerd stops answering, and with nil when it answers again. It may be nil.
 	Connection func(error)
+	// Checked is called when a periodic check of the network begins. It may be nil.
+	Checked func()
 	// PodsLimits limits all pods together; the zero value: no limit.
 	PodsLimits limits.AllPods
 	// ShimCgroups are the cgroup directories in which shims are started; nil: those of this process.

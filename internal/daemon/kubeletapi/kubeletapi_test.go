@@ -24,7 +24,7 @@ import (
 	"monopod/internal/daemon/telemetry"
 	"monopod/internal/model"
 	"monopod/manifests"
-	"monopod/node/apiserver"
+	"monopod/node/apiserver/webhook"
 	"monopod/node/events"
 	"monopod/node/health"
 	"monopod/node/metrics"
@@ -206,8 +206,8 @@ func TestWhoMayUseTheSecurePort(t *testing.T) {
 		}, false, false, false, 0, true, nil},
 		"tokens, no server to ask": {func(c *config.Config) { c.Authentication.TokenFile, c.Authentication.Webhook.Enabled = "tokens", true }, false, false, false, 1, true, nil},
 		"tokens, and a server":     {func(c *config.Config) { c.Authentication.TokenFile, c.Authentication.Webhook.Enabled = "tokens", true }, true, false, false, 2, true, nil},
-		"no server is configured":  {func(c *config.Config) { c.Authorization.Mode = config.AuthorizeWebhook }, false, false, false, 0, false, apiserver.ErrNoServer},
-		"the server is away":       {func(c *config.Config) { c.Authorization.Mode = config.AuthorizeWebhook }, true, false, false, 0, false, apiserver.ErrNoServer},
+		"no server is configured":  {func(c *config.Config) { c.Authorization.Mode = config.AuthorizeWebhook }, false, false, false, 0, false, webhook.ErrNoServer},
+		"the server is away":       {func(c *config.Config) { c.Authorization.Mode = config.AuthorizeWebhook }, true, false, false, 0, false, webhook.ErrNoServer},
 	} {
 		cfg, d := newParts(t)
 		if c.edit(&cfg.Config); c.server {
@@ -223,7 +223,7 @@ func TestWhoMayUseTheSecurePort(t *testing.T) {
 			t.Errorf("%s: allowed %t, %v; want %t, %v", name, allowed, err, c.allowed, c.err)
 		}
 		if c.server && len(a.Tokens) > 0 {
-			if _, ok, err := a.Tokens[len(a.Tokens)-1].AuthenticateToken(t.Context(), "token"); ok || !errors.Is(err, apiserver.ErrNoServer) {
+			if _, ok, err := a.Tokens[len(a.Tokens)-1].AuthenticateToken(t.Context(), "token"); ok || !errors.Is(err, webhook.ErrNoServer) {
 				t.Errorf("%s: token: %t, %v", name, ok, err)
 			}
 		}

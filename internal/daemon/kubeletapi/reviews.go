@@ -5,12 +5,12 @@ import (
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 
-	"monopod/node/apiserver"
+	"monopod/node/apiserver/webhook"
 	"monopod/node/secure"
 )
 
 // reviews authenticates and authorizes requests by the API server; without one they fail.
-type reviews struct{ *apiserver.Webhook }
+type reviews struct{ *webhook.Webhook }
 
 // AuthenticateToken implements secure.Authenticator.
 func (r reviews) AuthenticateToken(ctx context.Context, token string) (secure.User, bool, error) {
@@ -28,7 +28,7 @@ func (r reviews) AuthenticateToken(ctx context.Context, token string) (secure.Us
 // Authorize implements secure.Authorizer.
 func (r reviews) Authorize(ctx context.Context, at secure.Attributes) (bool, error) {
 	if r.Webhook == nil {
-		return false, apiserver.ErrNoServer
+		return false, webhook.ErrNoServer
 	}
 	who := authenticationv1.UserInfo{Username: at.User.Name, UID: at.User.UID, Groups: at.User.Groups}
 	for k, v := range at.User.Extra {

@@ -65,7 +65,9 @@ func containerPath(pod *corev1.Pod, id string) string {
 	if id == "" {
 		return ""
 	}
-	for kind, list := range map[string][]corev1.ContainerStatus{"initContainers": pod.Status.InitContainerStatuses, "containers": pod.Status.ContainerStatuses} {
+	for kind, list := range map[string][]corev1.ContainerStatus{
+		"initContainers": pod.Status.InitContainerStatuses, "containers": pod.Status.ContainerStatuses, "ephemeralContainers": pod.Status.EphemeralContainerStatuses,
+	} {
 		for i := range list {
 			st := &list[i]
 			if last := st.LastTerminationState.Terminated; offline.BareContainerID(st.ContainerID) == id || last != nil && offline.BareContainerID(last.ContainerID) == id {

@@ -46,10 +46,7 @@ func New(cfg *config.Loaded, d Deps) []watcher.Source {
 			Copy: cfg.CopyOf(config.SourceHTTP),
 		}))
 	}
-	all = append(all, file.New(file.Config{
-		Name: config.SourceApplied, Path: d.Applied.Dir(), CheckFrequency: cfg.FileCheckFrequency, Whole: d.Applied.Whole(),
-		Load: Loader(config.SourceApplied, cfg.Policy(cfg.AppliedSecurity)), Log: d.Log,
-	}))
+	all = append(all, Applied(cfg, d))
 	if d.Bound != nil {
 		all = append(all, d.Bound)
 	}
@@ -60,11 +57,31 @@ func New(cfg *config.Loaded, d Deps) []watcher.Source {
 	return all
 }
 
+// Applied returns the source of the applied objects.
+func Applied(cfg *config.Loaded, d Deps) watcher.Source {
+	return file.New(file.Config{
+		Name: config.SourceApplied, Path: d.Applied.Dir(), CheckFrequency: cfg.FileCheckFrequency, Whole: d.Applied.Whole(),
+		Load: AppliedLoader(cfg.Policy(cfg.AppliedSecurity)), Log: d.Log,
+	})
+}
+
 // Loader decodes the inputs of a source; one invalid object refuses its whole input.
 func Loader(source string, policy policy.Policy) watcher.Loader {
 	return func(input string, data []byte) (*manifests.Content, error) {
 		defer memory.AfterInput(len(data))
 		return decode.All(input, data, options(source, policy))
+	}
+}
+
+// AppliedLoader decodes applied objects, including their server-set metadata.
+func AppliedLoader(policy policy.Policy) watcher.Loader {
+	return func(input string, data []byte) (*manifests.Content, error) {
+		note, _ := applied.Split(data)
+		c, err := Loader(config.SourceApplied, applied.Policy(policy, note))(input, data)
+		if err == nil {
+			applied.Give(note, c)
+		}
+		return c, err
 	}
 }
 

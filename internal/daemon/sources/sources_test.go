@@ -96,6 +96,24 @@ func TestLoadersKeepToTheirPolicyAndAuthor(t *testing.T) {
 	}
 }
 
+// TestHooksOfHelmRunWhereAClientWritesThem: Helm writes them by the API when they are to run.
+func TestHooksOfHelmRunWhereAClientWritesThem(t *testing.T) {
+	hook := []byte("apiVersion: batch/v1\nkind: Job\nmetadata: {name: before, annotations: {helm.sh/hook: pre-install}}\n" +
+		"spec: {template: {spec: {restartPolicy: Never, containers: [{name: c, image: x}]}}}\n")
+	noted, err := applied.Join(&applied.Note{UID: "u"}, hook)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		data []byte
+		runs int
+	}{{hook, 0}, {noted, 1}} {
+		if got, err := AppliedLoader(policy.Policy{})("in", c.data); err != nil || len(got.Workloads) != c.runs {
+			t.Errorf("%.20s: %+v, %v; want %d Jobs", c.data, got, err, c.runs)
+		}
+	}
+}
+
 func TestARemoteSourceSendsItsHeadersAndJudgesObjectByObject(t *testing.T) {
 	headers := make(chan http.Header, 1)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

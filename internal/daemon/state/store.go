@@ -12,12 +12,14 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"monopod/internal/model"
 	"monopod/internal/offline"
 	"monopod/internal/printer"
 	"monopod/manifests"
 	"monopod/node"
+	"monopod/node/apiserver/mirror"
 	"monopod/runner/podstatus"
 	"monopod/runner/pool"
 	"monopod/runner/rollout"
@@ -36,6 +38,8 @@ type Store struct {
 	Removals  Removals
 	// Rollouts receives the desired pods and passes them to the pool.
 	Rollouts *rollout.Controller
+	// replaced has a lock of its own, as those above.
+	replaced replacements
 
 	mu sync.Mutex // guards all below
 	// desired is the latest value of the watcher, once published is true.
@@ -60,6 +64,7 @@ func New(changes *Changes, rollouts *rollout.Controller) *Store {
 func (s *Store) Publish(d model.Desired) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.Workloads.note(s.desired, d)
 	s.desired, s.published = d, true
 	s.updateLocked()
 	s.Notify()
@@ -74,7 +79,7 @@ func (s *Store) updateLocked() {
 		s.Workloads.Enable()
 		return
 	}
-	s.Rollouts.Update(s.desired, s.pool.Update)
+	s.Rollouts.Update(s.desired, s.Feed(s.pool))
 }
 
 // Attach shows and updates a pool until ctx ends. existing are the pods of its runtime; each change is passed to the observers first,
@@ -100,6 +105,7 @@ func (s *Store) Attach(ctx context.Context, p *pool.Pool, existing []manifests.K
 			observed = nil
 		}
 		s.Rollouts.Observe(c.Key, observed)
+		s.replaced.observed(c)
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		if c.Gone || c.Status.Looked {
@@ -109,6 +115,17 @@ func (s *Store) Attach(ctx context.Context, p *pool.Pool, existing []manifests.K
 		s.Workloads.changed()
 		return nil
 	})
+}
+
+// AddEphemeral adds ephemeral containers to a pod that runs: see pool.Pool.
+func (s *Store) AddEphemeral(ctx context.Context, key manifests.Key, uid types.UID, add []corev1.EphemeralContainer) error {
+	s.mu.Lock()
+	p := s.pool
+	s.mu.Unlock()
+	if p == nil {
+		return errors.New("the container runtime is not open")
+	}
+	return p.AddEphemeral(ctx, key, uid, add)
 }
 
 // Detach forgets the pool, which has ended.
@@ -155,12 +172,36 @@ func (s *Store) Endpoints() (pods []*corev1.Pod, services []*corev1.Service, ok 
 	for _, st := range s.pool.Pods() {
 		pods = append(pods, st.Pod)
 	}
+	return pods, s.servicesLocked(), true
+}
+
+// Services returns the desired Services; ok is false before the first desired state.
+func (s *Store) Services() (services []*corev1.Service, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.servicesLocked(), s.published
+}
+
+func (s *Store) servicesLocked() (out []*corev1.Service) {
 	for _, o := range s.desired.Objects {
 		if service, ok := o.Object.(*corev1.Service); ok {
-			services = append(services, service)
+			out = append(out, service)
 		}
 	}
-	return pods, services, true
+	return out
+}
+
+// AddressedServices returns the desired Services whose addresses an API server has given.
+func (s *Store) AddressedServices() map[manifests.Key]bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	all := map[manifests.Key]bool{}
+	for _, o := range s.desired.Objects {
+		if service, ok := o.Object.(*corev1.Service); ok && o.Origin.Source == mirror.SourceName {
+			all[manifests.Key{Namespace: service.Namespace, Name: service.Name}] = true
+		}
+	}
+	return all
 }
 
 // Empty reports whether no pods are desired and none are left.

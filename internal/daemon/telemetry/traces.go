@@ -6,7 +6,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"monopod/internal/podtable"
 	"monopod/manifests"
 	"monopod/node/tracing"
 	"monopod/runner"
@@ -39,7 +38,7 @@ func (t *Traces) Observe(c pool.Change) {
 		t.Tracer.Ended(p, now, failureOf(status))
 	case ended:
 		t.Tracer.Ended(p, now, "")
-	case podtable.IsReady(c.Status.Pod):
+	case manifests.IsReady(c.Status.Pod):
 		t.Tracer.Ready(p, now)
 	}
 }

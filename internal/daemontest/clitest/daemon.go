@@ -25,6 +25,7 @@ import (
 	"monopod/internal/podtable"
 	"monopod/internal/program"
 	"monopod/internal/testfiles"
+	"monopod/manifests"
 	"monopod/node/localclient"
 	"monopod/runner/runtimetest"
 )
@@ -310,15 +311,23 @@ func (d *Daemon) Phase(name, want string) {
 // Ready waits until a pod of namespace default is Ready.
 func (d *Daemon) Ready(name string) {
 	d.T.Helper()
-	d.Eventually(name+" is Ready", func() error {
+	d.PodIs(name, "Ready", func(p *corev1.Pod) error {
+		if !manifests.IsReady(p) {
+			return errors.New(podtable.PodStatus(p))
+		}
+		return nil
+	})
+}
+
+// PodIs waits until a pod of namespace default exists and check returns nil. what is the state in the message of a failure, such as Ready.
+func (d *Daemon) PodIs(name, what string, check func(*corev1.Pod) error) {
+	d.T.Helper()
+	d.Eventually(name+" is "+what, func() error {
 		p, err := d.Client().Pod(d.T.Context(), "default", name)
 		if err != nil {
 			return err
 		}
-		if !podtable.IsReady(p) {
-			return errors.New(podtable.PodStatus(p))
-		}
-		return nil
+		return check(p)
 	})
 }
 
@@ -347,7 +356,7 @@ func (d *Daemon) RunsImage(tag string) {
 		if err != nil {
 			return err
 		}
-		if len(p.Status.ContainerStatuses) != 1 || p.Status.ContainerStatuses[0].Image != "example.com/app:"+tag || !podtable.IsReady(p) {
+		if len(p.Status.ContainerStatuses) != 1 || p.Status.ContainerStatuses[0].Image != "example.com/app:"+tag || !manifests.IsReady(p) {
 			return errors.New(podtable.PodStatus(p))
 		}
 		return nil

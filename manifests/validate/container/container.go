@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"monopod/manifests"
 	"monopod/manifests/schema"
 	"monopod/manifests/validate/check"
 	"monopod/manifests/validate/storage"
@@ -62,7 +63,7 @@ func (c containersChecker) InitContainers(path *field.Path) {
 			names[container.Name] = true
 		}
 		c.hostPortConflicts(path, []corev1.Container{*container})
-		if container.RestartPolicy != nil && *container.RestartPolicy == corev1.ContainerRestartPolicyAlways {
+		if manifests.IsSidecar(container) {
 			handlersOf(c.Checker).lifecycle(at.Child("lifecycle"), container.Lifecycle)
 			handlersOf(c.Checker).probes(at, container)
 		} else {
@@ -96,14 +97,24 @@ func (c containersChecker) plainInitContainer(path *field.Path, container *corev
 
 // EphemeralContainers checks ephemeral containers. Manifests cannot set them; the errors complete the report.
 func (c containersChecker) EphemeralContainers(path *field.Path) {
-	names := map[string]bool{}
+	names, others := map[string]bool{}, map[string]bool{}
 	for _, list := range [][]corev1.Container{c.Pod.Spec.Containers, c.Pod.Spec.InitContainers} {
 		for i := range list {
-			names[list[i].Name] = true
+			names[list[i].Name], others[list[i].Name] = true, true
 		}
 	}
 	for i := range c.Pod.Spec.EphemeralContainers {
 		container, at := (*corev1.Container)(&c.Pod.Spec.EphemeralContainers[i].EphemeralContainerCommon), path.Index(i)
+		if target := c.Pod.Spec.EphemeralContainers[i].TargetContainerName; target != "" && !others[target] {
+			c.Add(field.NotFound(at.Child("targetContainerName"), target))
+		}
+		for j, mount := range container.VolumeMounts {
+			for name, value := range map[string]string{"subPath": mount.SubPath, "subPathExpr": mount.SubPathExpr} {
+				if value != "" {
+					c.Forbidden(at.Child("volumeMounts").Index(j).Child(name), "cannot be set for an Ephemeral Container")
+				}
+			}
+		}
 		c.container(at, container)
 		if names[container.Name] {
 			c.Add(field.Duplicate(at.Child("name"), container.Name))

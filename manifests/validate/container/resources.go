@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"monopod/internal/quantity"
 	"monopod/manifests"
 	"monopod/manifests/validate/check"
 )
@@ -74,7 +75,7 @@ func (c resourcesChecker) quantity(path *field.Path, name corev1.ResourceName, q
 }
 
 func isMultiple(q resource.Quantity, pageSize string) bool {
-	size, err := resource.ParseQuantity(pageSize)
+	size, err := quantity.Parse(pageSize)
 	return err == nil && size.Sign() > 0 && size.MilliValue()%1000 == 0 && q.Value()%size.Value() == 0
 }
 

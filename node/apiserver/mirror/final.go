@@ -6,6 +6,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"monopod/manifests"
 )
 
 // Reason and message of a kubelet for a container of a deleted pod whose exit was not observed.
@@ -99,7 +101,7 @@ func neverBack(pod *corev1.Pod, there, s *corev1.PodStatus) {
 	sidecar := map[string]bool{}
 	for i := range pod.Spec.InitContainers {
 		c := &pod.Spec.InitContainers[i]
-		sidecar[c.Name] = c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways
+		sidecar[c.Name] = manifests.IsSidecar(c)
 	}
 	keepTerminated(pod, there.InitContainerStatuses, s.InitContainerStatuses, func(c *corev1.ContainerStatus) bool { return sidecar[c.Name] })
 	if lost && Finished(there) {

@@ -299,7 +299,7 @@ func TestAStatusNeverGoesBackFromTerminated(t *testing.T) {
 		"another pod of that name":    {with(endedPod(running("web"), 0), func(p *corev1.Pod) { policy(corev1.RestartPolicyNever)(p); p.UID = "x" }), false},
 	} {
 		now := running("web")
-		got := mirror.BoundLocal(now, tt.there).Pod.Status
+		got := mirror.BoundLocal(now, tt.there, nil).Pod.Status
 		if stays := got.ContainerStatuses[0].State.Terminated != nil; stays != tt.stays || stays && (got.Phase != tt.there.Status.Phase || got.ContainerStatuses[0].Ready) {
 			t.Errorf("%s: %+v", name, got)
 		}

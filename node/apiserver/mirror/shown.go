@@ -1,10 +1,8 @@
 package mirror
 
 import (
-	"fmt"
 	"maps"
 	"slices"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -26,7 +24,7 @@ func AsShown(p *corev1.Pod) *corev1.Pod {
 	}
 	shown := *p
 	p.Status.DeepCopyInto(&shown.Status)
-	reason := "ContainerCreating"
+	reason := reasonCreating
 	if len(p.Spec.InitContainers) > 0 {
 		reason = "PodInitializing"
 	}
@@ -41,14 +39,14 @@ func AsShown(p *corev1.Pod) *corev1.Pod {
 }
 
 // BoundLocal returns a pod that the server has bound to this machine, as the server gets it. there is the pod on the server, nil if it is
-// not known.
-func BoundLocal(p, there *corev1.Pod) Local {
+// not known, and refused says why ephemeral containers of it can never be added here, by name.
+func BoundLocal(p, there *corev1.Pod, refused map[string]string) Local {
 	shown := *AsShown(p)
 	if there != nil && there.UID == p.UID {
 		p := &shown
 		p.Status = *p.Status.DeepCopy()
 		neverBack(there, &there.Status, &p.Status)
-		withoutEphemeral(there, &p.Status)
+		withEphemeral(there, &p.Status, refused)
 		observe(&p.Status, observedGeneration(shown.DeletionTimestamp != nil, shown.Generation, there))
 	}
 	return Local{Pod: &shown, Digest: Digest(&shown.Status)}
@@ -64,7 +62,7 @@ func LastLocal(there, last *corev1.Pod) Local {
 	}
 	shown.Status = finalStatus(there, status)
 	neverBack(there, &there.Status, &shown.Status)
-	withoutEphemeral(there, &shown.Status)
+	withEphemeral(there, &shown.Status, nil)
 	observe(&shown.Status, there.Generation)
 	return Local{Pod: &shown, Digest: Digest(&shown.Status)}
 }
@@ -86,58 +84,61 @@ func observe(s *corev1.PodStatus, generation int64) {
 	}
 }
 
-// ConditionEphemeral reports that ephemeral containers do not run.
-const ConditionEphemeral corev1.PodConditionType = "monopod.dev/EphemeralContainers"
-
-// EphemeralMessage says which ephemeral containers of a pod do not run; empty: it has none.
-func EphemeralMessage(p *corev1.Pod) string {
-	if len(p.Spec.EphemeralContainers) == 0 {
-		return ""
-	}
-	var names []string
-	for i := range p.Spec.EphemeralContainers {
-		names = append(names, p.Spec.EphemeralContainers[i].Name)
-	}
-	return fmt.Sprintf("monopod does not support ephemeral containers yet: %s; use `kubectl exec`", strings.Join(names, ", "))
+// DebuggedThere reports whether the status in the server shows that an ephemeral container of a pod was started: it is never started again,
+// not even in a new sandbox.
+func DebuggedThere(there *corev1.Pod, name string) bool {
+	s := ephemeralStatus(&there.Status, name)
+	return s != nil && (s.State.Running != nil || s.State.Terminated != nil)
 }
 
-// withoutEphemeral has the status of a pod say that its ephemeral containers do not run.
-func withoutEphemeral(there *corev1.Pod, s *corev1.PodStatus) {
-	message := EphemeralMessage(there)
-	if message == "" {
-		return
+func ephemeralStatus(s *corev1.PodStatus, name string) *corev1.ContainerStatus {
+	for i := range s.EphemeralContainerStatuses {
+		if c := &s.EphemeralContainerStatuses[i]; c.Name == name {
+			return c
+		}
 	}
-	s.EphemeralContainerStatuses = nil
+	return nil
+}
+
+// withEphemeral completes the status of a pod with all its ephemeral containers: also those that have not been added here, or never can be
+// (refused has the reasons, by name), and those that ended with an earlier sandbox.
+func withEphemeral(there *corev1.Pod, s *corev1.PodStatus, refused map[string]string) {
+	var all []corev1.ContainerStatus
 	for i := range there.Spec.EphemeralContainers {
 		c := &there.Spec.EphemeralContainers[i]
-		s.EphemeralContainerStatuses = append(s.EphemeralContainerStatuses, corev1.ContainerStatus{
-			Name: c.Name, Image: c.Image, State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: ReasonNotSupported, Message: message}},
-		})
+		if here := ephemeralStatus(s, c.Name); here != nil {
+			all = append(all, *here)
+			continue
+		}
+		shown := corev1.ContainerStatus{Name: c.Name, Image: c.Image, State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reasonCreating}}}
+		if why := refused[c.Name]; why != "" {
+			shown.State.Waiting = &corev1.ContainerStateWaiting{Reason: ReasonNotSupported, Message: why}
+		}
+		if DebuggedThere(there, c.Name) {
+			shown = *ephemeralStatus(&there.Status, c.Name).DeepCopy()
+			if run := shown.State.Running; run != nil && s.StartTime != nil {
+				shown.State = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{
+					ExitCode: 137, Reason: ReasonStatusUnknown, Message: "it ended with the sandbox of the pod", StartedAt: run.StartedAt, ContainerID: shown.ContainerID,
+				}}
+			}
+		}
+		all = append(all, shown)
 	}
-	condition := corev1.PodCondition{Type: ConditionEphemeral, Status: corev1.ConditionFalse, Reason: ReasonNotSupported, Message: message, LastTransitionTime: there.CreationTimestamp}
-	s.Conditions = append(slices.Clone(s.Conditions), condition)
+	s.EphemeralContainerStatuses = all
 }
+
+// reasonCreating is the reason of a container that has not been started, as with a kubelet.
+const reasonCreating = "ContainerCreating"
 
 // GateConditions are the conditions that readiness gates of pods look at, by uid.
 func GateConditions(pods map[manifests.Key]*corev1.Pod) map[types.UID][]corev1.PodCondition {
 	all := map[types.UID][]corev1.PodCondition{}
 	for _, p := range pods {
-		if given := GatesOf(p); len(given) > 0 {
+		if given := manifests.GateConditions(p); len(given) > 0 {
 			all[p.UID] = given
 		}
 	}
 	return all
-}
-
-// GatesOf returns the conditions that the readiness gates of a pod look at.
-func GatesOf(p *corev1.Pod) (given []corev1.PodCondition) {
-	for _, g := range p.Spec.ReadinessGates {
-		at := slices.IndexFunc(p.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == g.ConditionType })
-		if at >= 0 {
-			given = append(given, p.Status.Conditions[at])
-		}
-	}
-	return given
 }
 
 // SameGates reports whether nothing has changed.

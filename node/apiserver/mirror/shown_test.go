@@ -1,6 +1,7 @@
 package mirror_test
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -169,22 +170,40 @@ func TestConditionsOfReadinessGates(t *testing.T) {
 	}
 }
 
-func TestEphemeralContainersDoNotRun(t *testing.T) {
+func TestTheStatusTellsOfAllEphemeralContainers(t *testing.T) {
+	run, end := corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}, corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 3}}
 	there := with(running("web"), func(p *corev1.Pod) {
-		for _, name := range []string{"debug", "shell"} {
+		for _, name := range []string{"runs", "new", "refused", "ended", "lost"} {
 			p.Spec.EphemeralContainers = append(p.Spec.EphemeralContainers, corev1.EphemeralContainer{EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: name, Image: "busybox"}})
 		}
+		p.Status.EphemeralContainerStatuses = []corev1.ContainerStatus{{Name: "ended", State: end}, {Name: "lost", State: run}}
 	})
-	s := mirror.BoundLocal(running("web"), there).Pod.Status
-	const message = "monopod does not support ephemeral containers yet: debug, shell; use `kubectl exec`"
-	if all := s.EphemeralContainerStatuses; len(all) != 2 || all[1].Name != "shell" || all[1].State.Waiting.Reason != mirror.ReasonNotSupported || all[1].State.Waiting.Message != message {
-		t.Errorf("%+v", s.EphemeralContainerStatuses)
+	here := with(running("web"), func(p *corev1.Pod) {
+		p.Status.StartTime = &metav1.Time{Time: time.Unix(1, 0)}
+		p.Status.EphemeralContainerStatuses = []corev1.ContainerStatus{{Name: "runs", State: run}}
+	})
+	said := func(here *corev1.Pod) string {
+		var all []string
+		for _, s := range mirror.BoundLocal(here, there, map[string]string{"refused": "never"}).Pod.Status.EphemeralContainerStatuses {
+			switch state := s.State; {
+			case state.Running != nil:
+				all = append(all, s.Name+": running")
+			case state.Terminated != nil:
+				all = append(all, fmt.Sprintf("%s: %d %s", s.Name, state.Terminated.ExitCode, state.Terminated.Reason))
+			default:
+				all = append(all, s.Name+": "+state.Waiting.Reason+" "+state.Waiting.Message)
+			}
+		}
+		return strings.Join(all, ", ")
 	}
-	last := s.Conditions[len(s.Conditions)-1]
-	if last.Type != mirror.ConditionEphemeral || last.Status != corev1.ConditionFalse || !strings.HasSuffix(last.Message, message) {
-		t.Errorf("%+v", s.Conditions)
+	if got, want := said(here), "runs: running, new: ContainerCreating , refused: NotSupported never, ended: 3 , lost: 137 ContainerStatusUnknown"; got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
 	}
-	if got := mirror.EphemeralMessage(running("web")); got != "" {
+	here.Status.StartTime = nil // it has not been looked at yet
+	if got := said(here); !strings.HasSuffix(got, "lost: running") {
 		t.Error(got)
+	}
+	if s := mirror.BoundLocal(running("web"), running("web"), nil).Pod.Status; s.EphemeralContainerStatuses != nil {
+		t.Errorf("%+v", s.EphemeralContainerStatuses)
 	}
 }

@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"slices"
 	"time"
 
+	"github.com/containerd/containerd/api/types/task"
 	specs "github.com/opencontainers/runtime-spec/specs-go"
 	corev1 "k8s.io/api/core/v1"
 
@@ -38,6 +40,7 @@ import (
 // Planner checks pods, and decides all about a new container before it is created.
 type Planner struct {
 	Index         *record.Index
+	Records       *record.Store
 	Dirs          layout.Dirs
 	Images        *imagestore.Store
 	ImageUse      *imageuse.Images
@@ -55,7 +58,11 @@ type Planner struct {
 	BootID        string
 	// Facts returns the current facts about the machine.
 	Facts func() spec.Host
-	Log   *slog.Logger
+	// Services returns the environment variables of the Services in a namespace; nil means none.
+	Services func(namespace string) map[string]string
+	// API is the Kubernetes API of this machine; if nil, pods cannot use it.
+	API spec.API
+	Log *slog.Logger
 }
 
 // CheckPod verifies images, users, host paths and specs before anything that runs is touched.
@@ -93,7 +100,7 @@ func (r *Planner) checkContainer(ctx context.Context, p *manifests.Pod, c *corev
 	if err != nil {
 		return err
 	}
-	in := spec.Input{Pod: pod, Container: c.Name, Image: img.Config, User: user, Refs: p.Refs, Host: r.Facts()}
+	in := spec.Input{Pod: pod, Container: c.Name, Image: img.Config, User: user, Refs: p.Refs, Host: r.Facts(), Services: r.services(pod)}
 	if volume.WantsRecursiveReadOnly(c) {
 		class, err := manifests.RuntimeOf(p)
 		if err != nil {
@@ -109,6 +116,25 @@ func (r *Planner) checkContainer(ctx context.Context, p *manifests.Pod, c *corev
 		return fault.Step(runner.ReasonCreateContainerConfigError, err)
 	}
 	return r.Profiles.CheckProfiles(in)
+}
+
+// services returns the environment variables of Services for a pod, and those of the API if the pod uses it; the latter cannot be disabled
+// by a field.
+func (r *Planner) services(pod *corev1.Pod) map[string]string {
+	var all map[string]string
+	if r.Services != nil && (pod.Spec.EnableServiceLinks == nil || *pod.Spec.EnableServiceLinks) {
+		all = r.Services(pod.Namespace)
+	}
+	if r.API == nil {
+		return all
+	}
+	api := r.API.Variables(pod)
+	if len(api) == 0 {
+		return all
+	}
+	api = maps.Clone(api)
+	maps.Copy(api, all)
+	return api
 }
 
 // user resolves the user that a container runs as.
@@ -139,6 +165,11 @@ func (r *Planner) input(ctx context.Context, q volume.Request) (spec.Input, erro
 	if err != nil {
 		return spec.Input{}, fault.Step(runner.ReasonCreateContainerConfigError, err)
 	}
+	if e := manifests.FindEphemeral(&pod.Spec, q.Container.Name); e != nil && e.TargetContainerName != "" && sb.PIDNS == "" && !pod.Spec.HostPID {
+		if sb.PIDNS, err = r.processesOf(ctx, q.Sandbox, e.TargetContainerName); err != nil {
+			return spec.Input{}, fault.Step(runner.ReasonCreateContainerError, err)
+		}
+	}
 	sb.TerminationLogPath = q.Message
 	in := spec.Input{
 		Pod:       pod,
@@ -150,6 +181,7 @@ func (r *Planner) input(ctx context.Context, q volume.Request) (spec.Input, erro
 		Volumes:   volumes,
 		Refs:      q.Refs,
 		Host:      r.Facts(),
+		Services:  r.services(pod),
 	}
 	if in.EnvFiles, err = r.Volumes.ReadEnvFiles(string(pod.UID), q.Container); err != nil {
 		return spec.Input{}, fault.Step(runner.ReasonCreateContainerConfigError, err)
@@ -158,6 +190,23 @@ func (r *Planner) input(ctx context.Context, q volume.Request) (spec.Input, erro
 		in.Host.Devices = device.All("/dev") // read now: devices come and go
 	}
 	return r.Mounts.PrepareMounts(ctx, in, q)
+}
+
+// processesOf returns the path of the PID namespace of the running container that an ephemeral container targets.
+func (r *Planner) processesOf(ctx context.Context, sb *record.Sandbox, target string) (string, error) {
+	for _, rec := range slices.Backward(r.Index.OfSandbox(sb.ID)) {
+		if rec.Meta.Name != target {
+			continue
+		}
+		t, err := r.Records.Task(ctx, rec.ID)
+		if err != nil {
+			return "", err
+		}
+		if record.StatusOf(t) == task.Status_RUNNING {
+			return fmt.Sprintf("/proc/%d/ns/pid", t.Pid), nil
+		}
+	}
+	return "", fmt.Errorf("target container %s does not run", target)
 }
 
 // newContainer is a container that is being created.

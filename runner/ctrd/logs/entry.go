@@ -63,14 +63,14 @@ type printer struct {
 // outStream is the state of one stream.
 type outStream struct {
 	w *bufio.Writer
-	// inLine means that the last entry was a partial one; skipped that the line it belongs to is not printed.
-	inLine, skipped bool
+	// inLine means that the last entry was a partial one; skipped that the line it belongs to is not printed; off that no line is.
+	inLine, skipped, off bool
 }
 
 func newPrinter(o ReadOptions, stdout, stderr io.Writer) *printer {
 	p := &printer{opts: o, remain: -1, out: map[string]*outStream{
-		stdoutName: {w: bufio.NewWriterSize(stdout, 32<<10)},
-		stderrName: {w: bufio.NewWriterSize(stderr, 32<<10)},
+		stdoutName: {w: bufio.NewWriterSize(stdout, 32<<10), off: stdout == nil},
+		stderrName: {w: bufio.NewWriterSize(stderr, 32<<10), off: stderr == nil},
 	}}
 	if o.LimitBytes > 0 {
 		p.remain = o.LimitBytes
@@ -83,7 +83,7 @@ func (p *printer) print(e entry) error {
 	first := !s.inLine
 	s.inLine = e.partial
 	if first {
-		s.skipped = p.tooOld(e.stamp)
+		s.skipped = s.off || p.tooOld(e.stamp)
 	}
 	if s.skipped {
 		return nil

@@ -26,7 +26,7 @@ type ReadOptions struct {
 }
 
 // Read prints the CRI log at path to the writers: the content of the lines, including rotated files, with long lines joined. When
-// following, it continues with the new file after a rotation, and returns nil when ctx ends.
+// following, it continues with the new file after a rotation, and returns nil when ctx ends. A nil writer omits its stream.
 func Read(ctx context.Context, path string, o ReadOptions, stdout, stderr io.Writer) error {
 	l, err := openLog(path, o)
 	if err != nil {

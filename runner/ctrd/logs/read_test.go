@@ -76,6 +76,20 @@ func TestReadSelects(t *testing.T) {
 	}
 }
 
+func TestAStreamWithoutAWriterIsLeftOutAndDoesNotCount(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "0.log")
+	if err := os.WriteFile(path, []byte(sample), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var out, errs bytes.Buffer
+	if err := Read(t.Context(), path, ReadOptions{Tail: -1, LimitBytes: 8}, nil, &errs); err != nil || errs.String() != "warn\nbet" {
+		t.Errorf("%q, %v", errs.String(), err)
+	}
+	if err := Read(t.Context(), path, ReadOptions{Tail: -1, LimitBytes: 8}, &out, nil); err != nil || out.String() != "one\nlong" {
+		t.Errorf("%q, %v", out.String(), err)
+	}
+}
+
 func TestReadKeepsTheOrderOfTheStreamsInOneWriter(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "0.log")
 	var want strings.Builder

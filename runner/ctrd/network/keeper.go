@@ -10,9 +10,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/vishvananda/netlink"
 	"golang.org/x/sync/errgroup"
 
+	"monopod/internal/pause"
 	"monopod/runner/ctrd/network/bandwidth"
 	"monopod/runner/ctrd/network/link"
 	"monopod/runner/ctrd/network/repair"
@@ -53,9 +53,10 @@ type keeper struct {
 	*current
 	pods    *pods
 	reports reports
-	// notice may be nil.
-	notice func(Notice)
-	log    *slog.Logger
+	// notice and checked may be nil.
+	notice  func(Notice)
+	checked func()
+	log     *slog.Logger
 }
 
 // Watch repairs the default network when the kernel reports damage, and periodically, until ctx ends. Running pods must have been adopted.
@@ -80,16 +81,7 @@ func (k *keeper) followKernel(ctx context.Context, d *pending) {
 			return
 		}
 		k.log.Warn("network events are unavailable", "err", err, "retry_in", delay)
-		wait(ctx, delay)
-	}
-}
-
-func wait(ctx context.Context, d time.Duration) {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-	case <-t.C:
+		pause.For(ctx, delay)
 	}
 }
 
@@ -140,6 +132,9 @@ func (k *keeper) loop(ctx context.Context, d *pending) {
 		case <-d.wake:
 		case <-slow.C:
 			d.add(func(s *scope) { s.all = true })
+			if k.checked != nil {
+				k.checked()
+			}
 			continue
 		case <-later.C:
 			again, due := p.due(time.Now()), k.reports.pending()
@@ -159,7 +154,7 @@ func (k *keeper) loop(ctx context.Context, d *pending) {
 		if time.Since(last) > calm {
 			delay = gather
 		}
-		wait(ctx, delay)
+		pause.For(ctx, delay)
 		last, delay = time.Now(), min(2*delay, busy)
 		if poll.ticker == nil { // Init may have succeeded since
 			poll = k.newPoll()
@@ -267,11 +262,7 @@ func (k *keeper) apply(ctx context.Context, o *defaultNet, a repair.Action) erro
 		defer o.rules.Unlock()
 		return o.nat.Replace(ctx, k.pods.openPorts())
 	case repair.Drop:
-		l, err := netlink.LinkByIndex(a.Port)
-		if err != nil {
-			return nil //nolint:nilerr // removed meanwhile
-		}
-		return netlink.LinkDel(l)
+		return link.DeleteIndex(a.Port)
 	}
 	m := k.pods.get(a.Pod)
 	if m == nil {

@@ -23,6 +23,7 @@ import (
 	"monopod/runner/ctrd/network/lease"
 	"monopod/runner/ctrd/network/link"
 	"monopod/runner/ctrd/network/nat"
+	"monopod/runner/ctrd/network/services"
 )
 
 // Config of a Network.
@@ -42,13 +43,17 @@ type Config struct {
 	Bridge string
 	// Resolver opens the DNS port of the bridge's addresses in the firewall.
 	Resolver bool
+	// API opens the Kubernetes API of this machine for pods, with an unspecified address at the bridge's addresses; the zero value: nothing.
+	API netip.AddrPort
 	// PortsDir is the directory, on a tmpfs, in which all monopods of the machine claim host ports; empty: ports are not claimed.
 	PortsDir string
 	// Listeners returns the processes that listen on wanted ports. Nil: ports of processes are not respected.
 	Listeners func(wanted func(port int) bool) ([]hostports.Process, error)
 	// Notice, which may be nil, is called for damage and repairs. It must not block.
 	Notice func(Notice)
-	Log    *slog.Logger
+	// Checked, which may be nil, is called when a periodic check begins. It must not block.
+	Checked func()
+	Log     *slog.Logger
 }
 
 // Network connects pods. It is safe for concurrent use.
@@ -106,7 +111,7 @@ func New(cfg Config) *Network {
 	p := &pods{leases: lease.New(filepath.Join(allocationDir(cfg.DataDir), ownNetwork), link.Interface), log: cfg.Log}
 	return &Network{
 		cfg: cfg, current: c, pods: p, plugins: newPlugins(cfg),
-		keeper: &keeper{current: c, pods: p, notice: cfg.Notice, log: cfg.Log},
+		keeper: &keeper{current: c, pods: p, notice: cfg.Notice, checked: cfg.Checked, log: cfg.Log},
 		claims: hostports.New(cfg.PortsDir, cfg.DataDir, cfg.Listeners),
 	}
 }
@@ -167,7 +172,7 @@ func (n *Network) makeOwn(ctx context.Context) (*active, error) {
 	}
 	o := &defaultNet{bridge: spec}
 	rules := nat.Config{Bridge: spec.Name, CIDRs: cidrs, ID: bridge.SubnetID(cidrs)}
-	filters := filter.Config{Bridge: spec.Name, CIDRs: cidrs, Resolver: n.cfg.Resolver}
+	filters := filter.Config{Bridge: spec.Name, CIDRs: cidrs, Resolver: n.cfg.Resolver, API: n.cfg.API}
 	if o.nat, err = nat.Choose(ctx, rules); err != nil {
 		return nil, err
 	}
@@ -243,10 +248,14 @@ func (n *Network) ownConfPath() string { return filepath.Join(n.cfg.OwnConfDir, 
 // errRemoved is the error of a Setup after Destroy.
 var errRemoved = errors.New("the pod network of this instance is being removed")
 
-// Destroy removes bridge, firewall rules and configuration. All pods must have been disconnected, and none is connected before the next Init.
+// Destroy removes bridge, firewall rules, including those of Services, and configuration. All pods must have been disconnected, and none is
+// connected before the next Init.
 func (n *Network) Destroy(ctx context.Context) error {
 	n.work.Lock()
 	defer n.work.Unlock()
+	if err := services.Remove(services.TableName(n.cfg.DataDir)); err != nil {
+		return err
+	}
 	if o := n.own(); o != nil {
 		n.removing = o
 	}

@@ -1,10 +1,12 @@
 package network
 
 import (
+	"context"
 	"errors"
 	"net/netip"
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -70,4 +72,21 @@ func TestPortsOfAPod(t *testing.T) {
 	if !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
 	}
+}
+
+// TestPeriodicChecksAreAnnounced: an agent may then drop what they have mapped.
+func TestPeriodicChecksAreAnnounced(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, stop := context.WithCancel(t.Context())
+		checks := 0
+		n := New(Config{Checked: func() { checks++ }})
+		done := make(chan struct{})
+		go func() { n.loop(ctx, &pending{wake: make(chan struct{}, 1)}); close(done) }()
+		time.Sleep(5 * checkEvery / 2)
+		stop()
+		<-done
+		if checks != 2 {
+			t.Errorf("%d checks", checks)
+		}
+	})
 }

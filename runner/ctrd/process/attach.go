@@ -57,7 +57,7 @@ var errDetached = errors.New("detached")
 func (r *Processes) attachInput(ctx context.Context, key manifests.Key, rec *record.Container, s streams.Streams, leave func(error)) error {
 	once := false
 	if sb := r.Index.Sandbox(key); sb != nil && sb.Pod != nil {
-		c := manifests.FindContainer(&sb.Pod.Object.Spec, rec.Meta.Name)
+		c := manifests.FindContainer(&manifests.WithEphemeral(sb.Pod, sb.Ephemeral).Object.Spec, rec.Meta.Name)
 		once = c != nil && c.StdinOnce && !c.TTY
 	}
 	f, err := os.OpenFile(r.Dirs.Path("logs", rec.ID, "stdin"), os.O_WRONLY|unix.O_NONBLOCK|unix.O_NOFOLLOW, 0)

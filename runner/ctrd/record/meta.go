@@ -220,6 +220,7 @@ const (
 	ExtPod       = "monopod.dev/pod"
 	ExtOrigin    = "monopod.dev/origin"
 	ExtNetwork   = "monopod.dev/network"
+	ExtEphemeral = "monopod.dev/ephemeral"
 )
 
 // jsonAny is a JSON value as containerd stores extensions.
@@ -269,7 +270,24 @@ func (r *Sandbox) Extensions() (map[string]typeurl.Any, error) {
 		all[name] = a
 		errs = append(errs, err)
 	}
+	if len(r.Ephemeral) > 0 {
+		a, err := toAny(ExtEphemeral, r.Ephemeral)
+		all[ExtEphemeral] = a
+		errs = append(errs, err)
+	}
 	return all, errors.Join(errs...)
+}
+
+// decodeEphemeral reads the ephemeral containers of a sandbox; most have none.
+func (r *Sandbox) decodeEphemeral(sb sandbox.Sandbox) error {
+	if _, ok := sb.Extensions[ExtEphemeral]; !ok {
+		return nil
+	}
+	err := fromAny(sb.Extensions, ExtEphemeral, &r.Ephemeral)
+	if err != nil {
+		r.Ephemeral = nil
+	}
+	return err
 }
 
 // written is what ExtOrigin holds: what a pod has beside its manifest.

@@ -11,6 +11,8 @@ import (
 	"sync"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"monopod/manifests"
 )
 
@@ -27,6 +29,9 @@ type Sandbox struct {
 	Meta      SandboxMeta
 	Pod       *manifests.Pod
 	Network   NetworkResult
+	// Ephemeral are the ephemeral containers that were added. They have their own extension, which sandboxes without ephemeral containers
+	// lack, so that damage to it loses only them.
+	Ephemeral []corev1.EphemeralContainer
 	// Apart is set if only the record of it is left; in memory only.
 	Apart bool
 }

@@ -263,6 +263,9 @@ func (r *Store) Load(ctx context.Context, givenUp func(sandbox string) bool) err
 			r.Log.Error("the record of a sandbox is damaged: the sandbox is replaced", "sandbox", sb.ID, "pod", rec.Meta.Key.String(), "err", err)
 			rec.Meta.State = Removing
 		}
+		if err := rec.decodeEphemeral(sb); err != nil {
+			r.Log.Error("the record of ephemeral containers is damaged: they are removed", "sandbox", sb.ID, "pod", rec.Meta.Key.String(), "err", err)
+		}
 		if givenUp(rec.ID) { // it was given up while containerd was unreachable
 			rec.Meta.State = Removing
 		}

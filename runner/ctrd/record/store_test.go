@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 	"github.com/containerd/containerd/v2/core/sandbox"
 	"github.com/containerd/errdefs"
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
 
 	"monopod/manifests"
 	"monopod/runner"
@@ -77,7 +79,9 @@ func TestTheNextAgentSeesTheSameRecords(t *testing.T) {
 		n := rnd.IntN(4)
 		id, rec := fmt.Sprint("sandbox-", n), r.Index.Container(fmt.Sprint("container-", n))
 		var err error
-		switch rnd.IntN(5) {
+		switch rnd.IntN(6) {
+		case 5:
+			_, err = r.UpdateSandbox(ctx, id, func(s *Sandbox) { s.Ephemeral = append(slices.Clone(s.Ephemeral), debugger(step)) }, ExtEphemeral)
 		case 0:
 			_, err = r.UpdateSandbox(ctx, id, func(s *Sandbox) { s.Meta.Failed, s.Meta.FailedAt, s.Meta.Evictions = "Evicted", at, step }, ExtSandbox)
 		case 1:
@@ -150,6 +154,43 @@ func TestADamagedSandboxIsReplaced(t *testing.T) {
 	}
 	if len(next.OfSandbox("sb")) != 1 || len(next.OfPod(TestKey)) != 1 {
 		t.Error("its container is lost")
+	}
+}
+
+// debugger is an ephemeral container.
+func debugger(n int) corev1.EphemeralContainer {
+	return corev1.EphemeralContainer{EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: fmt.Sprint("debugger-", n), Image: "busybox"}, TargetContainerName: "main"}
+}
+
+// TestDamageToEphemeralContainersCostsOnlyThem: the sandbox and its other containers run on.
+func TestDamageToEphemeralContainersCostsOnlyThem(t *testing.T) {
+	r, ctx := newStore(t)
+	rec := sandboxOf("sb", Active)
+	rec.Meta.Owner, rec.Ephemeral = r.Dirs.Root, []corev1.EphemeralContainer{debugger(1)}
+	if err := r.StoreSandbox(ctx, rec); err != nil {
+		t.Fatal(err)
+	}
+	update := sandbox.Sandbox{ID: "sb"}
+	if err := update.AddExtension(ExtEphemeral, jsonAny{ExtEphemeral, []byte("[{")}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.Client.SandboxStore().Update(ctx, update, "extensions."+ExtEphemeral); err != nil {
+		t.Fatal(err)
+	}
+	s := r.reloaded(ctx, t).SandboxByID("sb")
+	if s == nil || s.Meta.State != Active || s.Ephemeral != nil {
+		t.Fatalf("%+v", s)
+	}
+	rec.Ephemeral = nil
+	if d := cmp.Diff(rec, s); d != "" {
+		t.Error(d)
+	}
+	r.Index.PutSandbox(s)
+	if _, err := r.UpdateSandbox(ctx, "sb", func(s *Sandbox) { s.Ephemeral = []corev1.EphemeralContainer{debugger(2)} }, ExtEphemeral); err != nil {
+		t.Fatal(err)
+	}
+	if s := r.reloaded(ctx, t).SandboxByID("sb"); len(s.Ephemeral) != 1 || s.Ephemeral[0].Name != "debugger-2" {
+		t.Errorf("added after the damage: %+v", s.Ephemeral)
 	}
 }
 

@@ -260,6 +260,18 @@ func (r *Manager) RecordPod(ctx context.Context, key manifests.Key, pod *manifes
 	return r.Files.writeHosts(next) // hostAliases may have changed
 }
 
+// RecordEphemeral adds ephemeral containers to the record of a sandbox.
+func (r *Manager) RecordEphemeral(ctx context.Context, key manifests.Key, a runner.Action) error {
+	rec := r.Index.Sandbox(key)
+	if rec == nil || rec.Meta.UID != a.UID {
+		return fmt.Errorf("pod %s with uid %s has no sandbox", key, a.UID)
+	}
+	_, err := r.Records.UpdateSandbox(ctx, rec.ID, func(s *record.Sandbox) {
+		s.Ephemeral = runner.AddEphemeral(s.Ephemeral, a.Ephemeral)
+	}, record.ExtEphemeral)
+	return err
+}
+
 // FailPod records that the pod has failed.
 func (r *Manager) FailPod(ctx context.Context, key manifests.Key, a runner.Action) error {
 	rec := r.Index.Sandbox(key)
@@ -347,6 +359,7 @@ func (r *Manager) ObserveSandbox(rec *record.Sandbox) *runner.Sandbox {
 		Alive:     r.alive(rec),
 		Network:   runner.NetworkPending,
 		IPs:       rec.Network.IPs,
+		Ephemeral: rec.Ephemeral,
 	}
 	if rec.Network.Ready {
 		s.Network = runner.NetworkReady

@@ -35,6 +35,8 @@ type Secrets struct {
 	Host  spec.Host
 	// Facts returns the current facts about the machine.
 	Facts func() spec.Host
+	// API issues the tokens of pods; nil disables them.
+	API spec.API
 
 	secretsMu      sync.Mutex
 	secretsMounted bool // guarded by secretsMu
@@ -93,7 +95,7 @@ func (r *Secrets) prepareFiles(pod *corev1.Pod, refs *manifests.Refs, p volumepl
 }
 
 func (r *Secrets) writeVolume(pod *corev1.Pod, refs *manifests.Refs, p volumeplan.Plan, dir string) error {
-	contents, err := volumeplan.Files(spec.Input{Pod: pod, Refs: refs, Host: r.Facts()}, p.Files)
+	contents, err := volumeplan.Files(spec.Input{Pod: pod, Refs: refs, Host: r.Facts(), API: r.API}, p.Files)
 	if err != nil {
 		return failedMount(p.Name, err)
 	}

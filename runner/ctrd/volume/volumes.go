@@ -90,12 +90,22 @@ func (r *Pods) CheckVolumes(pod *manifests.Pod) error {
 			errs = append(errs, fault.Wrap(fmt.Sprintf("volume %q", p.Name), err))
 		}
 		if p.Files != nil {
-			_, err := volumeplan.Files(spec.Input{Pod: pod.Object, Refs: pod.Refs, Host: host}, p.Files)
+			_, err := volumeplan.Files(spec.Input{Pod: withoutUID(pod.Object), Refs: pod.Refs, Host: host, API: r.Secrets.API}, p.Files)
 			errs = append(errs, fault.Wrap(fmt.Sprintf("volume %q", p.Name), err))
 		}
 		errs = append(errs, r.ClaimVolumes.checkStorage(pod, p))
 	}
 	return errors.Join(errs...)
+}
+
+// withoutUID returns a pod without its uid, so that no token is issued to it.
+func withoutUID(pod *corev1.Pod) *corev1.Pod {
+	if pod.UID == "" {
+		return pod
+	}
+	c := *pod
+	c.UID = ""
+	return &c
 }
 
 // statHostPath checks the type of a path and reports whether it exists.

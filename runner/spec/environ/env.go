@@ -19,7 +19,7 @@ import (
 const DefaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 // Resolve returns the process environment and the variables that $(NAME) may refer to: those of the manifest
-// only, never the image's. The order is fixed (kubelet's is random): PATH, TERM for a terminal, HOSTNAME, the image's, envFrom by name, env;
+// only, never the image's. The order is fixed (kubelet's is random): PATH, TERM for a terminal, HOSTNAME, the image's, Services and envFrom by name, env;
 // a variable that is set again keeps its place.
 //
 // It never takes more memory than a process can be started with: each value is measured before it is made.
@@ -28,7 +28,8 @@ func Resolve(in spec.Input, c *corev1.Container) (*envList, map[string]string, e
 	if err := env.fromImage(in, c); err != nil {
 		return nil, nil, fmt.Errorf("environment of the image: %w", err)
 	}
-	vars := make(map[string]string, len(c.Env))
+	vars := make(map[string]string, len(c.Env)+len(in.Services))
+	maps.Copy(vars, in.Services) // all others take precedence
 	if err := envFrom(in, c, vars); err != nil {
 		return nil, nil, err
 	}

@@ -44,6 +44,12 @@ func TestTheOrderOfTheEnvironment(t *testing.T) {
 		"an entry of the image without a value removes": {func(in *spec.Input, _ *corev1.Container) {
 			in.Image.Env = []string{"A=1", "HOSTNAME", "B=", "A", "NONE", "A=2"}
 		}, []string{path, "B=", "A=2"}},
+		"all others win over Services": {func(in *spec.Input, c *corev1.Container) {
+			in.Services = map[string]string{"WEB_SERVICE_HOST": "10.96.0.10", "WEB_SERVICE_PORT": "80", "M_a": "service", "B": "service"}
+			in.Image.Env = []string{"WEB_SERVICE_PORT=1"}
+			c.EnvFrom = []corev1.EnvFromSource{{Prefix: "M_", ConfigMapRef: &corev1.ConfigMapEnvSource{LocalObjectReference: spectest.Named("app")}}}
+			c.Env = []corev1.EnvVar{{Name: "B", Value: "at $(WEB_SERVICE_HOST)"}}
+		}, []string{path, "HOSTNAME=web", "WEB_SERVICE_PORT=80", "B=at 10.96.0.10", "M_a=1", "M_b.c=2", "WEB_SERVICE_HOST=10.96.0.10"}},
 		"objects come before variables, by name": {func(_ *spec.Input, c *corev1.Container) {
 			c.EnvFrom = []corev1.EnvFromSource{
 				{Prefix: "Z_", ConfigMapRef: &corev1.ConfigMapEnvSource{LocalObjectReference: spectest.Named("other")}},

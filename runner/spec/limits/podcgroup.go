@@ -9,8 +9,8 @@ import (
 
 	specs "github.com/opencontainers/runtime-spec/specs-go"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 
+	"monopod/internal/quantity"
 	"monopod/manifests"
 	"monopod/runner/spec"
 )
@@ -169,7 +169,7 @@ func HugePageSize(name corev1.ResourceName) (int64, bool) {
 	if !ok {
 		return 0, false
 	}
-	q, err := resource.ParseQuantity(text)
+	q, err := quantity.Parse(text)
 	return q.Value(), err == nil
 }
 

@@ -222,7 +222,7 @@ func unclaimedMemory(spec *corev1.PodSpec) int64 {
 func isSidecar(spec *corev1.PodSpec, c *corev1.Container) bool {
 	for i := range spec.InitContainers {
 		if o := &spec.InitContainers[i]; o.Name == c.Name {
-			return o.RestartPolicy != nil && *o.RestartPolicy == corev1.ContainerRestartPolicyAlways
+			return manifests.IsSidecar(o)
 		}
 	}
 	return false

@@ -32,7 +32,7 @@ func Followed(v *corev1.VolumeSource) bool {
 	return v.ConfigMap != nil || v.Secret != nil || v.DownwardAPI != nil || v.Projected != nil
 }
 
-// Files returns what a volume of the Followed kinds holds, by path. It reads Pod, Refs and Host of the input. An
+// Files returns what a volume of the Followed kinds holds, by path. It reads Pod, Refs, Host and API of the input. An
 // error for which IsMissing reports true names what does not exist.
 //
 // A volume that would be larger than a limit is an error before its content is copied: one key of a ConfigMap may be shown
@@ -119,6 +119,11 @@ func (d fileDefaults) file(data []byte, mode *int32, user *int64) File {
 
 func configMapFiles(in spec.Input, files *fileSet, src configMapSource) error {
 	m := in.Refs.ConfigMap(src.name)
+	if m == nil && src.name == manifests.RootCAName && in.API != nil {
+		if text := in.API.RootCA(); text != "" {
+			m = &corev1.ConfigMap{Data: map[string]string{"ca.crt": text}}
+		}
+	}
 	if m == nil {
 		if ptr.Deref(src.optional, false) {
 			return nil
@@ -296,6 +301,8 @@ func projectedFiles(in spec.Input, files *fileSet, p *corev1.ProjectedVolumeSour
 			err = secretFiles(in, files, configMapSource{s.Secret.Name, s.Secret.Items, s.Secret.Optional, defaults})
 		case s.DownwardAPI != nil:
 			err = downwardFiles(in, files, s.DownwardAPI.Items, defaults)
+		case s.ServiceAccountToken != nil:
+			err = tokenFile(in, files, s.ServiceAccountToken, defaults)
 		default:
 			err = fmt.Errorf("source %d of the projected volume is not supported", i)
 		}
@@ -304,4 +311,54 @@ func projectedFiles(in spec.Input, files *fileSet, p *corev1.ProjectedVolumeSour
 		}
 	}
 	return nil
+}
+
+// maxToken bounds the size of a token.
+const maxToken = 16 << 10
+
+// tokenFile adds the token of a service account.
+func tokenFile(in spec.Input, files *fileSet, t *corev1.ServiceAccountTokenProjection, defaults fileDefaults) error {
+	at := path.Clean(t.Path)
+	if files.files == nil {
+		return files.reserve(at, maxToken)
+	}
+	if in.API == nil {
+		return fmt.Errorf("the token %s cannot be issued: the Kubernetes API of monopod does not run here", t.Path)
+	}
+	token, err := in.API.Token(in.Pod, t)
+	if err != nil {
+		return err
+	}
+	if err := files.reserve(at, len(token)); err != nil {
+		return err
+	}
+	f := defaults.file(token, nil, defaults.user)
+	if uid := commonUser(&in.Pod.Spec); uid != nil && f.UID == nil {
+		f.UID, f.Mode = uid, 0o600
+	} else if s := in.Pod.Spec.SecurityContext; s != nil && s.FSGroup != nil {
+		f.Mode = 0o600 // the group may also read it, other users may not
+	}
+	files.files[at] = f
+	return nil
+}
+
+// commonUser returns the user of all containers of a pod; nil if they differ, or come from images. As with a kubelet, a token belongs to
+// that user.
+func commonUser(s *corev1.PodSpec) *int64 {
+	var common *int64
+	first := true
+	for c := range manifests.AllContainers(s) {
+		var own *int64
+		if s.SecurityContext != nil {
+			own = s.SecurityContext.RunAsUser
+		}
+		if c.SecurityContext != nil && c.SecurityContext.RunAsUser != nil {
+			own = c.SecurityContext.RunAsUser
+		}
+		if own == nil || !first && *own != *common {
+			return nil
+		}
+		common, first = own, false
+	}
+	return common
 }

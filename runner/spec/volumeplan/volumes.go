@@ -9,9 +9,9 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 
 	"monopod/internal/cause"
+	"monopod/internal/quantity"
 	"monopod/manifests"
 	"monopod/runner/spec"
 	"monopod/runner/spec/limits"
@@ -66,13 +66,19 @@ type EmptyDir struct {
 // look at the others either.
 func ForPod(pod *corev1.Pod, host spec.Host) ([]Plan, error) {
 	mounted := map[string]bool{}
-	for c := range manifests.AllContainers(&pod.Spec) {
+	mounts := func(c *corev1.Container) {
 		for i := range c.VolumeMounts {
 			mounted[c.VolumeMounts[i].Name] = true
 		}
 		for i := range c.VolumeDevices {
 			mounted[c.VolumeDevices[i].Name] = true
 		}
+	}
+	for c := range manifests.AllContainers(&pod.Spec) {
+		mounts(c)
+	}
+	for i := range pod.Spec.EphemeralContainers {
+		mounts(manifests.AsContainer(&pod.Spec.EphemeralContainers[i]))
 	}
 	var plans []Plan
 	for i := range pod.Spec.Volumes {
@@ -168,7 +174,7 @@ func planMedium(pod *corev1.Pod, host spec.Host, v *corev1.Volume, e *EmptyDir) 
 func pageSize(pod *corev1.Pod, medium corev1.StorageMedium) (int64, error) {
 	wanted := int64(0)
 	if text, sized := strings.CutPrefix(string(medium), string(corev1.StorageMediumHugePagesPrefix)); sized {
-		q, err := resource.ParseQuantity(text)
+		q, err := quantity.Parse(text)
 		if err != nil {
 			return 0, fmt.Errorf("medium %s: %w", medium, err)
 		}

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"monopod/internal/atomicfile"
+	"monopod/internal/pause"
 	"monopod/runner/ctrd/embed/boltfile"
 )
 
@@ -105,7 +106,7 @@ func (g *Guard) run(ctx context.Context, changes *os.File) {
 		case err != nil:
 			return
 		}
-		if !sleep(ctx, settle) {
+		if !pause.For(ctx, settle) {
 			return
 		}
 		flush()
@@ -121,17 +122,6 @@ func (g *Guard) reportOnce(err error, said string) (string, time.Time) {
 		g.cfg.Log.Warn("copy the databases of containerd; the previous copies are kept", "err", err)
 	}
 	return err.Error(), time.Now().Add(retryEvery)
-}
-
-func sleep(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }
 
 // Flush copies the databases to the mirror, unless it is up to date.

@@ -242,14 +242,7 @@ func (s Spec) lacks(dev netlink.Link) (lacking, error) {
 
 // DeleteDevice removes a device. A missing device is not an error.
 func DeleteDevice(name string) error {
-	dev, err := netlink.LinkByName(name)
-	if errors.As(err, &netlink.LinkNotFoundError{}) {
-		return nil
-	}
-	if err == nil {
-		err = netlink.LinkDel(dev)
-	}
-	if err != nil {
+	if err := link.Delete(name); err != nil {
 		return fmt.Errorf("remove bridge %s: %w", name, err)
 	}
 	return nil

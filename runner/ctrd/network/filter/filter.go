@@ -28,6 +28,9 @@ type Config struct {
 	CIDRs  []netip.Prefix
 	// Resolver accepts DNS queries of pods to the addresses of the bridge.
 	Resolver bool
+	// API accepts connections of pods to the Kubernetes API at this address and port of the machine, with an unspecified address at those of the
+	// bridge. The zero value: it does not listen for pods.
+	API netip.AddrPort
 	// Loopback blocks pods from the loopback addresses of the host, which otherwise the nftables rules of package nat do.
 	Loopback bool
 }
@@ -79,7 +82,24 @@ func (c Config) set(p netip.Prefix) xtables.Set {
 			*rules = append(*rules, fmt.Sprintf("-i %s -s %s -d %s -p %s -m %[4]s --dport 53 -j ACCEPT", c.Bridge, p, bridge.Gateway(p).Addr(), protocol))
 		}
 	}
+	if at := c.api(p); at.IsValid() {
+		*rules = append(*rules, fmt.Sprintf("-i %s -s %s -d %s -p tcp -m tcp --dport %d -j ACCEPT", c.Bridge, p, at, c.API.Port()))
+	}
 	return s
+}
+
+// api returns the address at which pods of a subnet reach the API; invalid: they do not.
+func (c Config) api(p netip.Prefix) netip.Addr {
+	switch at := c.API.Addr(); {
+	case !at.IsValid():
+		return netip.Addr{}
+	case at.IsUnspecified():
+		return bridge.Gateway(p).Addr()
+	case at.Is6() != p.Addr().Is6():
+		return netip.Addr{}
+	default:
+		return at
+	}
 }
 
 // Present reports whether all rules exist.

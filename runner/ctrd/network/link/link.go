@@ -223,16 +223,21 @@ func write(name, value string) error {
 
 // Disconnect deletes the pair. It is idempotent.
 func Disconnect(p Pod) error {
-	err := remove(p.Host)
-	inside := In(p.NetNS, func() error { return remove(Interface) })
+	err := Delete(p.Host)
+	inside := In(p.NetNS, func() error { return Delete(Interface) })
 	if errors.Is(inside, os.ErrNotExist) || errors.Is(inside, unix.EINVAL) {
 		inside = nil // the namespace is gone, or a plain file after a reboot
 	}
 	return errors.Join(err, inside)
 }
 
-func remove(name string) error {
-	l, err := netlink.LinkByName(name)
+// Delete deletes an interface. A missing one is not an error.
+func Delete(name string) error { return deleteFound(netlink.LinkByName(name)) }
+
+// DeleteIndex deletes an interface by its index. A missing one is not an error: the kernel deletes those of a namespace with it, perhaps now.
+func DeleteIndex(index int) error { return deleteFound(netlink.LinkByIndex(index)) }
+
+func deleteFound(l netlink.Link, err error) error {
 	if err == nil {
 		err = netlink.LinkDel(l)
 	}

@@ -17,3 +17,12 @@ func TestNamesAndHardwareAddressesFollowFromThePod(t *testing.T) {
 		}
 	}
 }
+
+func TestMissingInterfacesAreDeleted(t *testing.T) {
+	if err := DeleteIndex(1 << 30); err != nil {
+		t.Error(err)
+	}
+	if err := Delete("no-such-device"); err != nil {
+		t.Error(err)
+	}
+}

@@ -54,7 +54,7 @@ const bufferSize = 1 << 20
 
 // Watcher has open sockets, so that later events are not missed.
 type Watcher struct {
-	route *os.File
+	route *os.File // nil if only rules are watched
 	rules *os.File // nil: the kernel has no nftables
 }
 
@@ -70,6 +70,15 @@ func Open() (*Watcher, error) {
 		rules = nil
 	}
 	return &Watcher{route, rules}, nil
+}
+
+// OpenRules subscribes to changes of nftables rules only.
+func OpenRules() (*Watcher, error) {
+	rules, err := listen(unix.NETLINK_NETFILTER, "nftables", unix.NFNLGRP_NFTABLES)
+	if err != nil {
+		return nil, fmt.Errorf("watch nftables: %w", err)
+	}
+	return &Watcher{rules: rules}, nil
 }
 
 func listen(protocol int, name string, groups ...int) (*os.File, error) {
@@ -96,11 +105,13 @@ func listen(protocol int, name string, groups ...int) (*os.File, error) {
 
 // Close ends a Run in progress.
 func (w *Watcher) Close() error {
-	err := w.route.Close()
-	if w.rules != nil {
-		err = errors.Join(err, w.rules.Close())
+	var errs []error
+	for _, f := range []*os.File{w.route, w.rules} {
+		if f != nil {
+			errs = append(errs, f.Close())
+		}
 	}
-	return err
+	return errors.Join(errs...)
 }
 
 // Run calls report with every event until ctx ends. report must not block, and may be called concurrently.
@@ -108,7 +119,9 @@ func (w *Watcher) Run(ctx context.Context, report func(Event)) error {
 	g, ctx := errgroup.WithContext(ctx)
 	stop := context.AfterFunc(ctx, func() { _ = w.Close() })
 	defer stop()
-	g.Go(func() error { return follow(w.route, report, links) })
+	if w.route != nil {
+		g.Go(func() error { return follow(w.route, report, links) })
+	}
 	if w.rules != nil {
 		g.Go(func() error { return follow(w.rules, report, rules) })
 	}

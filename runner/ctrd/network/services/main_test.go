@@ -1,0 +1,11 @@
+//go:build !e2e
+
+package services
+
+import (
+	"testing"
+
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
