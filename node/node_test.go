@@ -22,6 +22,7 @@ import (
 
 	"monopod/internal/model"
 	"monopod/manifests"
+	"monopod/node/localapi"
 	"monopod/node/localclient"
 )
 
@@ -347,5 +348,24 @@ func TestAnswersWaitForAStartingDaemon(t *testing.T) {
 	m.set(view("a", "x"))
 	if got := <-answer; !strings.Contains(got, `"name":"x"`) {
 		t.Errorf("answer: %s", got)
+	}
+}
+
+// TestSharedPathsAreHandedOverBeforeTheServerRuns: another listener serves them, too, and may have a request before the socket has one.
+func TestSharedPathsAreHandedOverBeforeTheServerRuns(t *testing.T) {
+	var own *http.ServeMux
+	s := NewServer(Config{Pods: &machine{}, Log: slog.New(slog.DiscardHandler), Shared: func(mux *http.ServeMux) http.Handler {
+		own = mux
+		return mux
+	}})
+	if own == nil {
+		t.Fatal("the paths are not known before Run is called")
+	}
+	r := httptest.NewRequest(http.MethodGet, localapi.PodReports(""), nil)
+	for name, h := range map[string]http.Handler{"socket": s.Handler(), "other listener": own} {
+		w := httptest.NewRecorder()
+		if h.ServeHTTP(w, r); w.Code != http.StatusOK {
+			t.Errorf("%s: %d %s", name, w.Code, w.Body)
+		}
 	}
 }

@@ -80,16 +80,18 @@ type Server struct {
 	// streams is nil when nothing reaches into pods.
 	streams *podstream.Handler
 	// grace is shutdownGrace, but for tests.
-	grace  time.Duration
-	intake *intake.Intake
+	grace   time.Duration
+	intake  *intake.Intake
+	handler http.Handler
 }
 
-// NewServer returns a Server. It does no I/O.
+// NewServer returns a Server. It does no I/O. It calls Config.Shared, so that other servers can serve the shared paths before Run is called.
 func NewServer(cfg Config) *Server {
 	s := &Server{responder: responder{cfg.Log}, podReader: podReader{pods: cfg.Pods, leaving: cfg.Leaving, alias: cfg.Alias}, cfg: cfg, grace: shutdownGrace, intake: intake.New()}
 	if cfg.Reach != nil {
 		s.streams = podstream.New(podstream.Config{Pods: &s.podReader, Runtime: cfg.Reach, Logs: s.containerLogs, IdleTimeout: cfg.StreamIdleTimeout, Log: cfg.Log})
 	}
+	s.handler = s.routes()
 	return s
 }
 
@@ -118,7 +120,9 @@ func (s *Server) own() *http.ServeMux {
 }
 
 // Handler returns the handler of the socket.
-func (s *Server) Handler() http.Handler {
+func (s *Server) Handler() http.Handler { return s.handler }
+
+func (s *Server) routes() http.Handler {
 	mux := http.NewServeMux()
 	for pattern, h := range s.cfg.Routes {
 		mux.Handle(pattern, h)
@@ -167,7 +171,7 @@ func (r responder) former(version string) http.HandlerFunc {
 // Run serves on the listener until ctx ends, and closes it.
 func (s *Server) Run(ctx context.Context, ln net.Listener) error {
 	srv := &http.Server{
-		Handler:           s.Handler(),
+		Handler:           s.handler,
 		BaseContext:       func(net.Listener) context.Context { return ctx },
 		ConnContext:       withPeer,
 		ReadHeaderTimeout: 10 * time.Second,

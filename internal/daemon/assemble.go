@@ -79,7 +79,7 @@ func newMachineParts(c *core) (*machineParts, error) {
 	}
 	m.sources = sources.New(cfg, from)
 	m.applier = newApplier(c)
-	m.loops = append(m.loops, func(ctx context.Context) error { c.events.WatchOOM(ctx, "/dev/kmsg", c.state.Statuses); return nil })
+	m.loops = append(m.loops, func(ctx context.Context) error { c.events.WatchOOM(ctx, "/dev/kmsg", c.state); return nil })
 	if d.Manager.Listens() {
 		m.loops = append(m.loops, endless((&service{
 			manager: d.Manager, log: d.Log, alive: localclient.New(cfg.Socket).Live, changed: c.state.Subscribe, readyTimeout: readyAfter,

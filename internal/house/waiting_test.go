@@ -20,6 +20,7 @@ func sleepers() map[string]string {
 	return map[string]string{
 		"runner/pool/pool_test.go settle":                                          bubble,
 		"internal/daemon/kubeview/harness_test.go settle":                          bubble,
+		"internal/daemon/nodeevents/oom_test.go":                                   bubble,
 		"internal/daemon/kubeview/view_test.go":                                    bubble,
 		"internal/daemon/kubeview/workloadview_test.go":                            bubble,
 		"runner/pool/pool_test.go pass":                                            bubble,

@@ -1,6 +1,6 @@
 // Package nodeevents records what happens to this machine: start and stop, containerd lost and found, inputs refused, revisions, processes killed.
 //
-// It must not react to what it records. It starts no goroutines but that of Record.
+// It must not react to what it records. It starts no goroutines but those of Record and WatchOOM.
 package nodeevents
 
 import (
