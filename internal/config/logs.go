@@ -64,5 +64,5 @@ func diskSize(dir string) int64 {
 		}
 		dir = filepath.Dir(dir)
 	}
-	return int64(st.Blocks) * st.Bsize
+	return int64(st.Blocks * uint64(st.Bsize))
 }

@@ -82,7 +82,7 @@ func size(dir string) (int64, error) {
 		var s unix.Statfs_t
 		err := unix.Statfs(dir, &s)
 		if err == nil {
-			return int64(s.Blocks) * s.Bsize, nil
+			return int64(s.Blocks * uint64(s.Bsize)), nil
 		}
 		if !errors.Is(err, fs.ErrNotExist) || dir == filepath.Dir(dir) {
 			return 0, fmt.Errorf("statfs %s: %w", dir, err)

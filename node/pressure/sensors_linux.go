@@ -131,7 +131,7 @@ func disk(into Observations, dir string, available, inodes Signal) {
 	if dir == "" || unix.Statfs(dir, &s) != nil {
 		return
 	}
-	into[available] = Level{int64(s.Bavail) * s.Bsize, int64(s.Blocks) * s.Bsize}
+	into[available] = Level{int64(s.Bavail * uint64(s.Bsize)), int64(s.Blocks * uint64(s.Bsize))}
 	if s.Files > 0 { // btrfs has no number of them
 		into[inodes] = Level{int64(s.Ffree), int64(s.Files)}
 	}

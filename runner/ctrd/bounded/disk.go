@@ -131,5 +131,5 @@ func (d Disk) statfs() (size, free Room, err error) {
 	if err := unix.Statfs(d.Dir, &st); err != nil {
 		return Room{}, Room{}, err
 	}
-	return Room{int64(st.Blocks) * st.Bsize, int64(st.Files)}, Room{int64(st.Bavail) * st.Bsize, int64(st.Ffree)}, nil
+	return Room{int64(st.Blocks * uint64(st.Bsize)), int64(st.Files)}, Room{int64(st.Bavail * uint64(st.Bsize)), int64(st.Ffree)}, nil
 }

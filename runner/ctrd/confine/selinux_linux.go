@@ -27,7 +27,7 @@ const (
 // hasSELinux reports whether SELinux is enabled, enforcing or not.
 func hasSELinux() bool {
 	var st unix.Statfs_t
-	return unix.Statfs(selinuxMount, &st) == nil && st.Type == unix.SELINUX_MAGIC
+	return unix.Statfs(selinuxMount, &st) == nil && uint32(st.Type) == unix.SELINUX_MAGIC
 }
 
 // labels returns the SELinux labels of a container that requests any; none on a machine without SELinux, where a kubelet ignores

@@ -255,7 +255,7 @@ func (i *Images) Disk() (gc.Disk, error) {
 	if err := unix.Statfs(i.Dir, &st); err != nil {
 		return gc.Disk{}, fmt.Errorf("%s: %w", i.Dir, err)
 	}
-	return gc.Disk{Capacity: int64(st.Blocks) * st.Bsize, Available: int64(st.Bavail) * st.Bsize}, nil
+	return gc.Disk{Capacity: int64(st.Blocks * uint64(st.Bsize)), Available: int64(st.Bavail * uint64(st.Bsize))}, nil
 }
 
 // EnsureImage pulls the image of a container, and those that it mounts, if necessary.

@@ -280,7 +280,7 @@ func Pinned(dir string, ns Set) bool {
 // IsNamespace reports whether path is a pinned namespace.
 func IsNamespace(path string) bool {
 	var st unix.Statfs_t
-	return unix.Statfs(path, &st) == nil && st.Type == unix.NSFS_MAGIC
+	return unix.Statfs(path, &st) == nil && uint32(st.Type) == unix.NSFS_MAGIC
 }
 
 // Unpin removes the pins and dir. Pins may be missing, mounted more than once, or plain files.

@@ -54,7 +54,7 @@ func Facts(cgroups spec.Cgroups, root string) (spec.Host, error) {
 	h.HugePageSizes = hugePageSizes(sysfs, h.CgroupV2)
 	var st unix.Statfs_t
 	if err := unix.Statfs(root, &st); err == nil {
-		h.EphemeralStorageBytes = int64(st.Blocks) * st.Bsize
+		h.EphemeralStorageBytes = int64(st.Blocks * uint64(st.Bsize))
 	}
 	if !slices.Contains(h.Capabilities, CapSysResource) {
 		h.MinOOMScoreAdj = ownOOMScoreAdj()

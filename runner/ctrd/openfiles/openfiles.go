@@ -107,7 +107,7 @@ func look(link string, visit func(File)) {
 		return
 	}
 	var on unix.Statfs_t
-	if unix.Statfs(link, &on) != nil || on.Type == unix.TMPFS_MAGIC || on.Type == unix.HUGETLBFS_MAGIC || on.Type == unix.RAMFS_MAGIC {
+	if unix.Statfs(link, &on) != nil || uint32(on.Type) == unix.TMPFS_MAGIC || uint32(on.Type) == unix.HUGETLBFS_MAGIC || uint32(on.Type) == unix.RAMFS_MAGIC {
 		return
 	}
 	path, err := os.Readlink(link)

@@ -130,7 +130,7 @@ func (d Dir) enlarge(size int64) error {
 	if err := unix.Statfs(d.Path, &st); err != nil {
 		return &fs.PathError{Op: "statfs", Path: d.Path, Err: err}
 	}
-	if int64(st.Blocks)*st.Bsize >= size {
+	if int64(st.Blocks*uint64(st.Bsize)) >= size {
 		return nil
 	}
 	if err := unix.Mount("tmpfs", d.Path, "tmpfs", unix.MS_REMOUNT|flags, fmt.Sprintf("size=%d", size)); err != nil {

@@ -63,7 +63,7 @@ func New(root string, log *slog.Logger) *Reserve {
 			if err := unix.Statfs(root, &disk); err != nil {
 				return 0, fmt.Errorf("%s: %w", root, err)
 			}
-			return int64(disk.Bavail) * disk.Bsize, nil
+			return int64(disk.Bavail * uint64(disk.Bsize)), nil
 		},
 	}
 }

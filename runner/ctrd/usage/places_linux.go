@@ -101,7 +101,7 @@ func (r *Meter) emptyDirSize(ctx context.Context, path string) (size runner.Size
 		if err := unix.Statfs(path, &st); err != nil {
 			return size, true, err
 		}
-		return runner.Size{Bytes: int64(st.Blocks-st.Bfree) * st.Bsize, Inodes: int64(st.Files - st.Ffree)}, true, nil
+		return runner.Size{Bytes: int64((st.Blocks - st.Bfree) * uint64(st.Bsize)), Inodes: int64(st.Files - st.Ffree)}, true, nil
 	}
 	walked, err := volumes.SizeOf(ctx, path)
 	return runner.Size(walked), false, err

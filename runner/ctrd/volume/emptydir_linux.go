@@ -105,7 +105,7 @@ func EmptyDirAt(path string) (medium, error) {
 	case err != nil:
 		return Nothing, fmt.Errorf("stat %s: %w", path, err)
 	}
-	if m := medium(st.Type); (m == tmpfs || m == hugetlbfs) && trees.IsMountPoint(path) {
+	if m := medium(uint32(st.Type)); (m == tmpfs || m == hugetlbfs) && trees.IsMountPoint(path) {
 		return m, nil
 	}
 	return Disk, nil
@@ -145,7 +145,7 @@ func resizeTmpfs(path string, size int64) error {
 	if err := unix.Statfs(path, &st); err != nil {
 		return err
 	}
-	if block := st.Bsize; int64(st.Blocks) == (size+block-1)/block {
+	if block := uint64(st.Bsize); st.Blocks == (uint64(size)+block-1)/block {
 		return nil
 	}
 	if err := unix.Mount("tmpfs", path, "tmpfs", unix.MS_REMOUNT, fmt.Sprintf("size=%d", size)); err != nil {

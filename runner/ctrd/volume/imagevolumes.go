@@ -99,7 +99,7 @@ func (r *Images) mountImageVolume(ctx context.Context, sb *record.Sandbox, img *
 // isOverlay reports whether a path is on an overlay.
 func isOverlay(path string) bool {
 	var st unix.Statfs_t
-	return unix.Statfs(path, &st) == nil && st.Type == unix.OVERLAYFS_SUPER_MAGIC
+	return unix.Statfs(path, &st) == nil && uint32(st.Type) == unix.OVERLAYFS_SUPER_MAGIC
 }
 
 // DropImageVolumes unmounts the image volumes of a sandbox. The directories, which name the snapshots, are removed last, so that

@@ -260,5 +260,5 @@ func read(path string) (c Claim, err error) {
 // isNamespace reports whether path is a pinned namespace.
 func isNamespace(path string) bool {
 	var st unix.Statfs_t
-	return unix.Statfs(path, &st) == nil && st.Type == unix.NSFS_MAGIC
+	return unix.Statfs(path, &st) == nil && uint32(st.Type) == unix.NSFS_MAGIC
 }

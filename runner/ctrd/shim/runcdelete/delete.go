@@ -93,7 +93,7 @@ func onCgroupfs(dir string) error {
 		return nil
 	case err != nil:
 		return &fs.PathError{Op: "statfs", Path: dir, Err: err}
-	case st.Type != unix.CGROUP_SUPER_MAGIC && st.Type != unix.CGROUP2_SUPER_MAGIC:
+	case uint32(st.Type) != unix.CGROUP_SUPER_MAGIC && uint32(st.Type) != unix.CGROUP2_SUPER_MAGIC:
 		return fmt.Errorf("%s is no cgroup", dir)
 	}
 	return nil
