@@ -3,6 +3,8 @@
 package ctrdtest
 
 import (
+	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -14,6 +16,7 @@ import (
 
 	"monopod/manifests"
 	"monopod/runner"
+	"monopod/runner/ctrd/embed"
 	"monopod/runner/ctrd/shims"
 	"monopod/runner/ctrd/trees"
 )
@@ -63,6 +66,15 @@ func (w *World) PowerCut(t testing.TB, a *Agent, pids ...uint32) {
 		Within(t, 10*time.Second, "the process is gone", func() bool {
 			_, _ = unix.Wait4(int(pid), nil, unix.WNOHANG, nil) // an orphan of ours by now
 			return !Alive(pid)
+		})
+	}
+	// The containerd of this process is closed, but still has connections to the shims. When they end, it runs the cleanup program of each, which
+	// writes an exit record, and then deletes the bundle.
+	for _, p := range found {
+		bundle := a.Dirs.Path("containerd", "io.containerd.runtime.v2.task", embed.Namespace, p.ID)
+		Within(t, 10*time.Second, "the cleanup of the dead shim is done", func() bool {
+			_, err := os.Lstat(bundle)
+			return errors.Is(err, fs.ErrNotExist)
 		})
 	}
 	Check(t, a.PodCgroups.Cgroups.Remove(t.Context(), a.PodCgroups.Cgroups.AllPods()))

@@ -11,17 +11,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"monopod/internal/fuzztest"
 	"monopod/node/kubeapi/codec"
 	"monopod/node/kubeapi/kinds"
 )
-
-// soon fails the test when hostile input takes long.
-func soon(t *testing.T, began time.Time) {
-	t.Helper()
-	if took := time.Since(began); took > 20*time.Second {
-		t.Errorf("it took %v", took)
-	}
-}
 
 // FuzzBody: bodies of any kind are decoded or refused, at once.
 func FuzzBody(f *testing.F) {
@@ -49,7 +42,7 @@ func FuzzBody(f *testing.F) {
 			}
 		}
 		_, _ = codec.JSON(body)
-		soon(t, began)
+		fuzztest.Soon(t, began)
 	})
 }
 
@@ -77,6 +70,6 @@ func FuzzAccept(f *testing.F) {
 		if w.Body.Len() == 0 {
 			t.Errorf("nothing is written: %v", err)
 		}
-		soon(t, began)
+		fuzztest.Soon(t, began)
 	})
 }

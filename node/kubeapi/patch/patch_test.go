@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"strings"
 	"testing"
-	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -153,15 +152,11 @@ func TestLimits(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			begin := time.Now()
 			_, err := Apply(c.kind, []byte(c.doc), []byte(c.patch), &corev1.Pod{})
 			if name == "tests of long lists" {
 				wantError(t, err, http.StatusUnprocessableEntity, "testing value /a failed")
 			} else {
 				wantError(t, err, http.StatusRequestEntityTooLarge, "")
-			}
-			if took := time.Since(begin); took > 10*time.Second {
-				t.Errorf("took %v", took)
 			}
 		})
 	}
