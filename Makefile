@@ -174,7 +174,7 @@ $(CACHE)/hello/images/hello.tar: $(wildcard examples/hello/program/*.go examples
 	$(STATIC) -o $(CACHE)/hello/bin/hello ./examples/hello/program
 	$(GO) run ./examples/mkimage -o $@ -name monopod.dev/hello:1 $(CACHE)/hello/bin/hello
 
-## test: the gate, as CI runs it: 12 minutes, 25 with empty caches; installs what is missing, needs root for the end-to-end tests
+## test: the gate, as CI runs it: about 15 minutes, more with empty caches; installs what is missing, needs root for the end-to-end tests
 test:
 	@.ci/run
 

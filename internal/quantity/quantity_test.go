@@ -113,6 +113,6 @@ func FuzzUnmarshal(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) {
 		began := time.Now()
 		_ = quantity.Unmarshal(data, &corev1.Pod{})
-		fuzztest.Soon(t, began)
+		fuzztest.Soon(t, began, time.Second)
 	})
 }

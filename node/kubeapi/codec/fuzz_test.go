@@ -42,7 +42,7 @@ func FuzzBody(f *testing.F) {
 			}
 		}
 		_, _ = codec.JSON(body)
-		fuzztest.Soon(t, began)
+		fuzztest.Soon(t, began, 20*time.Second)
 	})
 }
 
@@ -70,6 +70,6 @@ func FuzzAccept(f *testing.F) {
 		if w.Body.Len() == 0 {
 			t.Errorf("nothing is written: %v", err)
 		}
-		fuzztest.Soon(t, began)
+		fuzztest.Soon(t, began, 20*time.Second)
 	})
 }

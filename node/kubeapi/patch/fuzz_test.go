@@ -75,6 +75,6 @@ func FuzzHostile(f *testing.F) {
 		if len(out) > MaxBytes || err == nil && len(out) == 0 {
 			t.Errorf("%d bytes, %v", len(out), err)
 		}
-		fuzztest.Soon(t, began)
+		fuzztest.Soon(t, began, 20*time.Second)
 	})
 }

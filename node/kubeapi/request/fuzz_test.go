@@ -70,6 +70,6 @@ func FuzzOptions(f *testing.F) {
 		}
 		_, err = request.ParseWriteOptions(q)
 		answered(t, err)
-		fuzztest.Soon(t, began)
+		fuzztest.Soon(t, began, 20*time.Second)
 	})
 }
