@@ -253,6 +253,10 @@ func (in *strained) diskRunsFull() {
 	}
 	in.fill(0)
 	in.evicted("disk", "ephemeral-storage", first)
+	in.put("late", quiet("late", "priority: 0", ""))
+	if late := in.waits("late", "Evicted"); !strings.HasPrefix(late.Status.Message, "The node had condition: [") {
+		in.t.Errorf("a new pod: %s", late.Status.Message)
+	}
 	in.happens([]string{}, "EvictionInVain", "nodefs.available")
 	in.fill(0)
 	if out := in.images(); !strings.Contains(out, spareImage) || !strings.Contains(out, image) {
@@ -272,6 +276,9 @@ func (in *strained) diskRunsFull() {
 		in.t.Fatal(err)
 	}
 	in.back("disk", first)
+	in.ready("late")
+	in.drop("late")
+	in.gone("late")
 }
 
 func (in *strained) memoryRunsOut() {
@@ -289,10 +296,6 @@ func (in *strained) evicted(name, low string, first corev1.Pod) {
 	if p.UID != first.UID || p.Status.Phase != corev1.PodFailed || !strings.HasPrefix(p.Status.Message, "The node was low on resource: "+low+". Threshold quantity: ") {
 		in.t.Errorf("%s: %s", brief(p), p.Status.Message)
 	}
-	in.put("late", quiet("late", "priority: 0", ""))
-	if late := in.waits("late", "Evicted"); !strings.HasPrefix(late.Status.Message, "The node had condition: [") {
-		in.t.Errorf("a new pod: %s", late.Status.Message)
-	}
 	in.step(name + " is evicted")
 }
 
@@ -301,8 +304,5 @@ func (in *strained) back(name string, first corev1.Pod) {
 	in.t.Helper()
 	in.pod(name, "recreated", func(p corev1.Pod) bool { return isReady(p) && p.UID != first.UID })
 	in.step(name + " is back")
-	in.ready("late")
-	in.drop("late")
 	in.drop(name)
-	in.gone("late")
 }

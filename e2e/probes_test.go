@@ -70,10 +70,11 @@ func TestEachProbeByEachHandler(t *testing.T) {
 		}
 	}
 	for h, ask := range handlers {
-		const often = "periodSeconds: 1, timeoutSeconds: 5, failureThreshold: "
+		const often = "periodSeconds: 1, timeoutSeconds: 60, failureThreshold: "
+		started := "    startupProbe: {" + ask + ", " + often + "1000}\n" // a server takes its time until it listens
 		for kind, probes := range map[string]string{
-			"startup":   "    startupProbe: {" + ask + ", " + often + "1000}\n    livenessProbe: {" + ask + ", " + often + "1}",
-			"liveness":  "    livenessProbe: {" + ask + ", " + often + "2}",
+			"startup":   started + "    livenessProbe: {" + ask + ", " + often + "1}",
+			"liveness":  started + "    livenessProbe: {" + ask + ", " + often + "2}",
 			"readiness": "    readinessProbe: {" + ask + ", " + often + "1}",
 		} {
 			name := kind + "-" + h
@@ -122,7 +123,7 @@ func TestEachProbeByEachHandler(t *testing.T) {
 	t.Run("liveness restarts", func(t *testing.T) {
 		each(func(h string) {
 			if p := in.ready("liveness-" + h); restarts(p) != 0 {
-				t.Errorf("%s was restarted though it is well: %s", p.Name, brief(p))
+				t.Errorf("%s was restarted though it is well: %s\n%s", p.Name, brief(p), in.log.tail())
 			}
 		})
 		each(func(h string) { in.turn("liveness-"+h, "deadlock") })
@@ -150,7 +151,8 @@ func TestEachProbeByEachHandler(t *testing.T) {
 func TestALivenessProbeHasAGracePeriodOfItsOwn(t *testing.T) {
 	in := newInstance(t)
 	in.start()
-	probes := "    livenessProbe: {" + handlers["http"] + ", initialDelaySeconds: 3, periodSeconds: 1, timeoutSeconds: 5, failureThreshold: 2, terminationGracePeriodSeconds: 1}"
+	probe := handlers["http"] + ", periodSeconds: 1, timeoutSeconds: 60, failureThreshold: "
+	probes := "    startupProbe: {" + probe + "1000}\n    livenessProbe: {" + probe + "2, terminationGracePeriodSeconds: 1}"
 	text := in.probedPod("stubborn", probes, probedPorts, "", ", {name: STUBBORN, value: \"1\"}")
 	in.turn("stubborn", "ok")
 	in.put("stubborn", strings.Replace(text, "terminationGracePeriodSeconds: 2", "terminationGracePeriodSeconds: 600", 1))
@@ -173,8 +175,8 @@ func TestHTTPSOnLoopbackWithASelfSignedCertificate(t *testing.T) {
 	in := newInstance(t)
 	in.start()
 	four := fmt.Sprint(ports.Take(t), ports.Take(t), ports.Take(t), ports.Take(t))
-	https := "httpGet: {host: 127.0.0.1, path: /livez, port: secure, scheme: HTTPS}, periodSeconds: 1, timeoutSeconds: 15"
-	probes := "    startupProbe: {" + https + ", failureThreshold: 24}\n    livenessProbe: {" + https + ", failureThreshold: 8}\n    readinessProbe: {" + https + ", failureThreshold: 3}"
+	https := "httpGet: {host: 127.0.0.1, path: /livez, port: secure, scheme: HTTPS}, periodSeconds: 1, timeoutSeconds: 60"
+	probes := "    startupProbe: {" + https + ", failureThreshold: 1000}\n    livenessProbe: {" + https + ", failureThreshold: 8}\n    readinessProbe: {" + https + ", failureThreshold: 3}"
 	text := in.probedPod("apiserver", probes, four, "  hostNetwork: true", "")
 	in.turn("apiserver", "ok")
 	in.put("apiserver", text)

@@ -14,7 +14,6 @@ import (
 	"sync"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/containerd/console"
 	"golang.org/x/sys/unix"
@@ -216,10 +215,13 @@ func testTerminalOfAttach(t *testing.T, in *instance) {
 		p.types("\x10\x11")
 		p.ends(0)
 	}
-	out, err := in.run("logs", "web", "-c", "shell")
-	if err != nil || !strings.Contains(out, "read line 0") || !strings.Contains(out, "read line 1") {
-		t.Errorf("the log: %v, %q", err, out)
-	}
+	in.eventually("the log has both lines", func() error {
+		out, err := in.run("logs", "web", "-c", "shell")
+		if err == nil && (!strings.Contains(out, "read line 0") || !strings.Contains(out, "read line 1")) {
+			err = fmt.Errorf("%q", out)
+		}
+		return err
+	})
 }
 
 func testPortForward(t *testing.T, in *instance) {
@@ -237,7 +239,7 @@ func testPortForward(t *testing.T, in *instance) {
 	var wg sync.WaitGroup
 	for range 10 {
 		wg.Go(func() {
-			c := http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: 20 * time.Second}
+			c := http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: patience}
 			res, err := c.Get("http://" + address + "/passwd")
 			if err != nil {
 				t.Error(err)

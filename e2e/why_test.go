@@ -322,6 +322,7 @@ func TestWhyAnswersWithoutADaemon(t *testing.T) {
 	in.start()
 	in.put("web", sleeper("web", "echo from the last run"))
 	in.ready("web")
+	in.logHas("web", "from the last run")
 	in.put("broken", "apiVersion: v1\nkind: Pod\nmetadata: {name: broken}\nspec: {containers: [{name: c, imag: x}]}\n")
 	in.eventually("the broken file is told of", func() error {
 		out, err := in.run("why", "broken")
