@@ -19,6 +19,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"monopod/internal/cause"
 )
 
 // sleeper is a pod of one container that runs a shell script and exits immediately on SIGTERM.
@@ -456,7 +458,7 @@ func TestHostPortsAnswerOnLoopbackAndOnTheNodeAddress(t *testing.T) {
 		})
 	}
 	in.put("xtaken", sleeper("xtaken", "echo", onPort))
-	in.pod("xtaken", "waits for the port", func(p corev1.Pod) bool { return p.Status.Phase == corev1.PodPending })
+	in.explains("xtaken", cause.HostPortPod, port+"/TCP is taken by pod default/www")
 	out, err := in.run("describe", "pod", "xtaken")
 	if err != nil || !strings.Contains(beforeEvents(out), port) {
 		t.Errorf("describe does not name the port: %v\n%s", err, out)

@@ -325,9 +325,7 @@ func testKillDuringExec(t *testing.T, in *instance) {
 	if err := cmd.Wait(); cmd.ProcessState.ExitCode() != 1 {
 		t.Errorf("the client: %v", err)
 	}
-	if err := want(in, 1, "sleep", "7657"); err != nil {
-		t.Error(err)
-	}
+	in.eventually("the command runs on", func() error { return want(in, 1, "sleep", "7657") })
 	in.start()
 	in.eventually("the command has ended", func() error { return want(in, 0, "sleep", "7657") })
 	in.eventually("no FIFO is left", func() error {
@@ -357,6 +355,7 @@ spec:
   - name: app
     image: %s
     command: [sh, -c, "rm -rf /bin/tar; ln -s /etc/hosts /link; ln -s /data /app; mkdir -m 777 /open; exec sleep 1000"]
+    readinessProbe: {exec: {command: [test, -d, /open]}, periodSeconds: 1}
     volumeMounts: [{name: data, mountPath: /data}, {name: mem, mountPath: /mem}]
   - name: closed
     image: %[3]s
