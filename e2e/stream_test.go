@@ -526,7 +526,8 @@ func testTop(t *testing.T, in *instance) {
 	if err != nil || len(f) != 10 {
 		t.Fatalf("%v, %s", err, out)
 	}
-	if _, err := fmt.Sscanf(strings.Join(f[6:], " "), "%dm %d%% %dMi %d%%", &cpu, &percent, &memory, &share); err != nil || percent > 101 || share > 100 || memory < 50 {
+	// The first measurement lasts 100 ms, and the kernel counts up to a tick of at most 10 ms late.
+	if _, err := fmt.Sscanf(strings.Join(f[6:], " "), "%dm %d%% %dMi %d%%", &cpu, &percent, &memory, &share); err != nil || percent > 110 || share > 100 || memory < 50 {
 		t.Errorf("%v, %s", err, out)
 	}
 }

@@ -71,6 +71,7 @@ type Collector struct {
 }
 
 type start struct {
+	// at is before the usage was read.
 	at    time.Time
 	usage time.Duration
 	rate  *uint64
@@ -209,8 +210,9 @@ func (c *Collector) begin(ctx context.Context, cgroups []string) {
 		if _, there := c.starts[cgroup]; there {
 			continue
 		}
+		at := c.cfg.Now()
 		if usage, ok := c.cpuTime(cgroup); ok {
-			c.starts[cgroup] = start{at: c.cfg.Now(), usage: usage}
+			c.starts[cgroup] = start{at: at, usage: usage}
 			fresh = true
 		}
 	}
@@ -238,13 +240,14 @@ func (c *Collector) cpuTime(cgroup string) (time.Duration, bool) {
 	return c.cfg.Hierarchies.cpuTime(&c.r, cgroup)
 }
 
-// rate fills in the rate of a cgroup whose use was just read.
+// rate fills in the rate of a cgroup whose use was just read. On a busy machine, moments of the clock and of the counters differ: a window
+// lasts from before the first reading until after the last one, so that a rate is rather too low than more than there is.
 func (c *Collector) rate(cgroup string, u *Usage, o Options) {
 	if !o.Rates {
 		return
 	}
 	s, there := c.starts[cgroup]
-	age := u.Time.Sub(s.at)
+	age := c.cfg.Now().Sub(s.at)
 	switch {
 	case !there || u.CPU.Usage < s.usage: // another one of that name
 		c.starts[cgroup] = start{at: u.Time, usage: u.CPU.Usage}

@@ -3,6 +3,7 @@ package stats
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"strings"
 	"testing"
@@ -87,6 +88,34 @@ func TestRatesOfV1(t *testing.T) {
 	pods, err := c.Pods(t.Context(), Options{Rates: true})
 	if err != nil || len(pods) != 1 || pods[0].CPU.NanoCores == nil || *pods[0].CPU.NanoCores != 250_000_000 {
 		t.Errorf("%+v, %v; want 25 ms in 100 ms", pods, err)
+	}
+}
+
+// TestNoRateIsMoreThanThereIs: one processor is busy all the time, and each look at the clock and each wait takes time.
+func TestNoRateIsMoreThanThereIs(t *testing.T) {
+	root := t.TempDir()
+	began := time.Unix(1000, 0)
+	now := began
+	pass := func(d time.Duration) {
+		now = now.Add(d)
+		write(t, root, map[string]string{"p/cpuacct.usage": fmt.Sprintln(now.Sub(began).Nanoseconds())})
+	}
+	pass(time.Second)
+	c := New(Config{
+		Hierarchies: Hierarchies{Controllers: map[string]string{"cpuacct": root}}, Source: onePlace("/p"),
+		Now: func() time.Time {
+			pass(7 * time.Millisecond)
+			defer pass(11 * time.Millisecond)
+			return now
+		},
+		Wait: func(_ context.Context, d time.Duration) { pass(d) },
+	})
+	for _, since := range []time.Duration{0, firstWindow, rateWindow, 5 * rateWindow} {
+		pass(since)
+		pods, err := c.Pods(t.Context(), Options{Rates: true})
+		if err != nil || len(pods) != 1 || pods[0].CPU.NanoCores == nil || *pods[0].CPU.NanoCores > 1_000_000_000 || *pods[0].CPU.NanoCores < 700_000_000 {
+			t.Errorf("%v after the last one: %+v, %v", since, pods, err)
+		}
 	}
 }
 

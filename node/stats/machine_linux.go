@@ -19,15 +19,15 @@ func (c *Collector) machine(r *reader, now time.Time) (Machine, error) {
 	inactive := c.cfg.Hierarchies.inactiveFile(r)
 	m.Memory.WorkingSet = m.Memory.Usage - min(inactive, m.Memory.Usage)
 	r.counts(map[string]*uint64{"pgfault": &m.Memory.Faults, "pgmajfault": &m.Memory.MajorFaults, "oom_kill": &m.Memory.OOMKills}, c.cfg.Proc, "vmstat")
-	machineCPU(r, c.cfg.Proc, &m)
-	if t, ok := c.cfg.Hierarchies.cpuTime(r, "/"); ok {
-		m.CPU.Usage = t
-	}
 	m.CPU.PSI, m.Memory.PSI, m.IO.PSI = r.pressure(c.cfg.Proc, "pressure/cpu"), r.pressure(c.cfg.Proc, "pressure/memory"), r.pressure(c.cfg.Proc, "pressure/io")
 	m.Network = r.interfaces(c.cfg.Proc, "self/net/dev")
 	m.MaxPID = r.value(c.cfg.Proc, "sys/kernel/pid_max")
 	m.Pids = Pids{Current: tasks(r, c.cfg.Proc), Limit: m.MaxPID}
 	m.IO.Devices = disks(r, c.cfg.Proc)
+	machineCPU(r, c.cfg.Proc, &m) // last: its rate ends now
+	if t, ok := c.cfg.Hierarchies.cpuTime(r, "/"); ok {
+		m.CPU.Usage = t
+	}
 	return m, nil
 }
 
