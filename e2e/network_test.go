@@ -58,7 +58,7 @@ func (in *instance) shell(command string) {
 // TestTheNetworkOfRunningPodsIsRepaired, also if it was damaged while the agent was down. No container is restarted, the pod keeps its
 // address, and an event reports the repair.
 func TestTheNetworkOfRunningPodsIsRepaired(t *testing.T) {
-	in := newInstance(t)
+	in := newInstance(t, fmt.Sprintf("bridgeName: mp-e2e-%d", os.Getpid())) // no other test gets its name while it is gone
 	in.start()
 	port := ports.Take(t)
 	in.put("web", served("web", port))

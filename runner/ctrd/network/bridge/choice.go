@@ -123,8 +123,8 @@ func (f Host) Without(name string) Host {
 // Choice is the input of the choice of a bridge.
 type Choice struct {
 	CIDRs []netip.Prefix
-	// Configured is the bridge of the configuration. Stored is the bridge of the last run if that had the same subnets. Both may be
-	// empty.
+	// Configured is the bridge of the configuration. Stored is the bridge of the last run if that had the same subnets; if somebody else
+	// has its name now, there is another one. Both may be empty.
 	Configured, Stored string
 	// Owner is the alias of the bridges of this monopod.
 	Owner string
@@ -148,7 +148,7 @@ func (c Choice) Bridge(f Host) (string, error) {
 	name := c.Configured
 	switch {
 	case name != "":
-	case c.Stored != "":
+	case c.Stored != "" && !c.taken(f, c.Stored):
 		name = c.Stored
 	default:
 		name = c.usual(f)
@@ -183,6 +183,13 @@ func (c Choice) usual(f Host) string {
 		return "mp-" + SubnetID(c.CIDRs)
 	}
 	return DefaultBridge
+}
+
+// taken reports whether the name of our bridge belongs to somebody else by now: our bridge was gone, after a reboot for example, when another
+// monopod started.
+func (c Choice) taken(f Host, name string) bool {
+	d, exists := f.device(name)
+	return exists && d.Alias != c.Owner && !c.usable(d)
 }
 
 // usable reports whether an existing device can be used as the bridge.

@@ -93,6 +93,14 @@ func TestChoiceOfTheBridge(t *testing.T) {
 			devices: []device{bridge("monopod0", other, 0, "10.88.0.1/16")}, err: "another monopod",
 		},
 		{
+			name: "another monopod took the name of our last run while our bridge was gone", stored: "monopod0",
+			devices: []device{bridge("monopod0", other, 1, "10.99.0.1/16")}, want: hex,
+		},
+		{name: "the name of our last run is no bridge by now", stored: hex, devices: []device{{Name: hex}}, want: "monopod0"},
+		{
+			name: "our bridge got another address", stored: "monopod0", devices: []device{bridge("monopod0", me, 1, "10.88.0.1/16", "10.1.0.1/16")}, err: "which still has 1 pods",
+		},
+		{
 			name: "another monopod has the configured name", configured: "pods0", devices: []device{bridge("pods0", other, 0, "10.99.0.1/16")},
 			err: "bridge pods0 cannot be used for pods: it belongs to another monopod (/srv/other)",
 		},
