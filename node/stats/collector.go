@@ -240,8 +240,8 @@ func (c *Collector) cpuTime(cgroup string) (time.Duration, bool) {
 	return c.cfg.Hierarchies.cpuTime(&c.r, cgroup)
 }
 
-// rate fills in the rate of a cgroup whose use was just read. On a busy machine, moments of the clock and of the counters differ: a window
-// lasts from before the first reading until after the last one, so that a rate is rather too low than more than there is.
+// rate fills in the rate of a cgroup whose use was just read. The window is from before the first reading until after the second one: on a
+// busy machine, time passes between a look at the clock and a reading, and a shorter window would make the rate too high.
 func (c *Collector) rate(cgroup string, u *Usage, o Options) {
 	if !o.Rates {
 		return

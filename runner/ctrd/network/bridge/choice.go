@@ -123,8 +123,8 @@ func (f Host) Without(name string) Host {
 // Choice is the input of the choice of a bridge.
 type Choice struct {
 	CIDRs []netip.Prefix
-	// Configured is the bridge of the configuration. Stored is the bridge of the last run if that had the same subnets; if somebody else
-	// has its name now, there is another one. Both may be empty.
+	// Configured is the bridge of the configuration. Stored is the bridge of the last run if that had the same subnets; it is not used if
+	// its name is taken. Both may be empty.
 	Configured, Stored string
 	// Owner is the alias of the bridges of this monopod.
 	Owner string
@@ -185,8 +185,8 @@ func (c Choice) usual(f Host) string {
 	return DefaultBridge
 }
 
-// taken reports whether the name of our bridge belongs to somebody else by now: our bridge was gone, after a reboot for example, when another
-// monopod started.
+// taken reports whether a device of that name exists that is not ours and cannot be used. After a reboot, another monopod may start first and
+// create a bridge with the name of ours.
 func (c Choice) taken(f Host, name string) bool {
 	d, exists := f.device(name)
 	return exists && d.Alias != c.Owner && !c.usable(d)
