@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"monopod/internal/daemontest"
 	"monopod/internal/daemontest/clitest"
 	"monopod/node/lockfile"
@@ -18,12 +20,19 @@ func TestAnotherAgentGetsTheMachineWithoutPods(t *testing.T) {
 	for _, keep := range []bool{false, true} {
 		d := newDaemon(t, "lockFile: lock", "exitOnLockContention: true", "lockContentionPods: "+map[bool]string{true: "Keep", false: "Stop"}[keep])
 		d.Put("web.yaml", clitest.PodOfPriority("web", runtimetest.ScriptServe, 0))
+		file, err := os.OpenFile(d.Path("lock"), os.O_RDWR|os.O_CREATE, 0o600) // before the agent can notice it
+		if err != nil {
+			t.Fatal(err)
+		}
 		d.Start()
 		d.Phase("web", "Running")
-		waited := false
-		lock, err := lockfile.Acquire(t.Context(), d.Path("lock"), func() { waited = true })
-		if err != nil || !waited {
-			t.Fatalf("waited %v, %v", waited, err)
+		if err := unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB); !errors.Is(err, unix.EWOULDBLOCK) {
+			t.Errorf("the agent does not have the lock: %v", err)
+		}
+		_ = file.Close()
+		lock, err := lockfile.Acquire(t.Context(), d.Path("lock"), func() {}) // waits, unless the agent notices and leaves faster
+		if err != nil {
+			t.Fatal(err)
 		}
 		if keys, err := d.Fake.List(t.Context()); err != nil || (len(keys) > 0) != keep {
 			t.Errorf("keep %v: the other finds %v, %v", keep, keys, err)
