@@ -27,8 +27,8 @@ func TestEachCommandThatWhyNamesExists(t *testing.T) {
 			}
 			for _, m := range adviceOf.FindAllStringSubmatch(line, -1) {
 				words := strings.Fields(m[1])
-				p := newProgram()
-				cmd, rest, err := NewCommands(p).root().Find(words)
+				p := newCommands()
+				cmd, rest, err := p.root().Find(words)
 				if err != nil || !cmd.HasParent() {
 					if prose[words[0]] {
 						continue

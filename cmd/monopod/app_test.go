@@ -5,12 +5,11 @@ import (
 	"testing"
 
 	"monopod/internal/daemontest/clitest"
-	"monopod/internal/program"
 )
 
 // commands executes a command line with all commands.
-func commands(ctx context.Context, p *program.Program, args []string) int {
-	return NewCommands(p).run(ctx, args)
+func commands(ctx context.Context, p *clitest.Process, args []string) int {
+	return Commands{p.Program, p.Machine}.run(ctx, args)
 }
 
 func newDaemon(t testing.TB, settings ...string) *clitest.Daemon {

@@ -29,11 +29,13 @@ import (
 	"monopod/runner/ctrd/network"
 )
 
-func newProgram() *program.Program {
-	return &program.Program{Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, Env: config.OSEnvironment(), Machine: daemon.Machine{
+// newCommands returns the commands of this process, on this machine.
+func newCommands() Commands {
+	p := &program.Program{Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, Env: config.OSEnvironment(), Host: host.This(), Euid: os.Geteuid}
+	return Commands{p, daemon.Machine{
 		Open: containers.OpenCtrd, Addresses: netinfo.Addresses, Capacity: capacity.Read, Gateways: containers.Gateways, Services: containers.ServiceRules, LockTimeout: dirlock.LockPatience,
 		Runs: daemon.RunMachine{SubnetLocks: "/run/monopod-subnets.lock", Free: network.Free, Keep: run.KeepRun},
-	}, Host: host.This(), Euid: os.Geteuid}
+	}}
 }
 
 // run executes a command line and returns the exit code.
@@ -53,7 +55,7 @@ func (p Commands) root() *cobra.Command {
 
 // commands returns the constructor of each command by its name.
 func (p Commands) commands() map[string]func() *cobra.Command {
-	runs := run.NewCommands(p.Program)
+	runs := run.NewCommands(p.Program, p.Machine)
 	own := cli.NewCommands(p.Program)
 	checks := check.NewCommands(p.Program)
 	views := view.NewCommands(p.Program)
@@ -61,7 +63,7 @@ func (p Commands) commands() map[string]func() *cobra.Command {
 	revisions := history.NewCommands(p.Program)
 	streams := attach.NewCommands(p.Program)
 	changes := change.NewCommands(p.Program)
-	setups := setup.NewCommands(p.Program)
+	setups := setup.NewCommands(p.Program, p.Machine)
 	imgs := images.NewCommands(p.Program)
 	return map[string]func() *cobra.Command{
 		"run":          runs.RunCommand,

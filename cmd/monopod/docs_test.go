@@ -30,16 +30,16 @@ func TestDocsCLIDescribesEachCommandAndFlag(t *testing.T) {
 		t.Fatalf("%s has no %q", file, docsMarker)
 	}
 	line, _, _ := strings.Cut(rest, "\n")
-	testfiles.Compare(t, file, head+docsMarker+line+"\n"+reference.Markdown(NewCommands(newProgram()).root()))
+	testfiles.Compare(t, file, head+docsMarker+line+"\n"+reference.Markdown(newCommands().root()))
 }
 
 func TestManualPagesAreUpToDate(t *testing.T) {
-	testfiles.Compare(t, "../../docs/man/monopod.1", reference.ManCommands(NewCommands(newProgram()).root(), groups()))
+	testfiles.Compare(t, "../../docs/man/monopod.1", reference.ManCommands(newCommands().root(), groups()))
 	testfiles.Compare(t, "../../docs/man/monopod.yaml.5", reference.ManConfig())
 }
 
 func TestEachCommandAndFlagHasAText(t *testing.T) {
-	for _, cmd := range NewCommands(newProgram()).root().Commands() {
+	for _, cmd := range newCommands().root().Commands() {
 		if cmd.Short == "" || strings.HasSuffix(cmd.Short, ".") {
 			t.Errorf("%s: %q", cmd.Name(), cmd.Short)
 		}
@@ -55,18 +55,18 @@ func TestEachCommandAndFlagHasAText(t *testing.T) {
 // commands.
 func TestACommandIsMadeByItsName(t *testing.T) {
 	t.Parallel()
-	all := NewCommands(newProgram()).commands()
+	all := newCommands().commands()
 	for name, one := range all {
-		p := newProgram()
+		p := newCommands()
 		p.Words = []string{name, "--help"}
-		if made := NewCommands(p).root().Commands(); one().Name() != name || len(made) != 1 || made[0].Name() != name {
+		if made := p.root().Commands(); one().Name() != name || len(made) != 1 || made[0].Name() != name {
 			t.Errorf("%s is called %s, and alone there are %v", name, one().Name(), made)
 		}
 	}
 	for _, words := range [][]string{nil, {}, {"help", "get"}, {"--help"}, {"uncordon", "x"}, {"gte"}} {
-		p := newProgram()
+		p := newCommands()
 		p.Words = words
-		if n := len(NewCommands(p).root().Commands()); n != len(all) {
+		if n := len(p.root().Commands()); n != len(all) {
 			t.Errorf("%q: %d commands, want %d", words, n, len(all))
 		}
 	}

@@ -24,10 +24,10 @@ import (
 // help runs a command that prints help.
 func help(t *testing.T, args ...string) []string {
 	t.Helper()
-	p := newProgram()
+	p := newCommands()
 	var out, errs strings.Builder
 	p.Stdout, p.Stderr = &out, &errs
-	if code := commands(t.Context(), p, args); code != 0 || errs.Len() > 0 {
+	if code := p.run(t.Context(), args); code != 0 || errs.Len() > 0 {
 		t.Fatalf("%q: code %d: %s", args, code, errs.String())
 	}
 	return strings.Split(strings.TrimSuffix(out.String(), "\n"), "\n")
@@ -61,7 +61,7 @@ func TestHelpFitsOnAScreenAndHasEachCommandOnce(t *testing.T) {
 		}
 	}
 	var all []string
-	root := NewCommands(newProgram()).root()
+	root := newCommands().root()
 	root.InitDefaultHelpCmd()
 	root.InitDefaultCompletionCmd()
 	for _, cmd := range root.Commands() {
@@ -85,7 +85,7 @@ func eachCommand(do func(cmd *cobra.Command)) {
 			}
 		}
 	}
-	walk(NewCommands(newProgram()).root().Commands())
+	walk(newCommands().root().Commands())
 }
 
 func TestHelpOfACommandFitsOnAScreenAndHasExamples(t *testing.T) {
@@ -271,7 +271,7 @@ func exists(path string) bool {
 // parses checks flags and arguments of a command line.
 func parses(t *testing.T, line string, words []string) {
 	t.Helper()
-	cmd, rest, err := NewCommands(newProgram()).root().Find(words)
+	cmd, rest, err := newCommands().root().Find(words)
 	if err == nil {
 		err = cmd.ParseFlags(rest)
 	}

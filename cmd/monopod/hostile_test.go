@@ -373,7 +373,7 @@ func TestNoCommandPrintsWhatATerminalActsOn(t *testing.T) {
 	for _, args := range localCommands(dir) {
 		run(answers, args)
 	}
-	for _, cmd := range NewCommands(d.Program()).root().Commands() {
+	for _, cmd := range newCommands().root().Commands() {
 		if !covered[cmd.Name()] {
 			t.Errorf("nothing runs `monopod %s`", cmd.Name())
 		}

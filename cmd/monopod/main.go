@@ -11,14 +11,14 @@ import (
 	"monopod/internal/program"
 )
 
-func main() { os.Exit(execute(newProgram(), os.Args[1:])) }
+func main() { os.Exit(execute(newCommands(), os.Args[1:])) }
 
 // execute runs the program until it ends or a signal ends it: the first one asks it to stop, the second one
 // does not wait for that.
-func execute(p *program.Program, args []string) int {
+func execute(c Commands, args []string) int {
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
-	p.Signals = program.NewInterrupts(stop)
-	go p.Signals.Run()
-	return NewCommands(p).run(ctx, args)
+	c.Signals = program.NewInterrupts(stop)
+	go c.Signals.Run()
+	return c.run(ctx, args)
 }

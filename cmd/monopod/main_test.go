@@ -11,7 +11,7 @@ import (
 
 func TestMain(m *testing.M) {
 	if clitest.IsDaemon() {
-		clitest.ActAsDaemon(execute)
+		clitest.ActAsDaemon(clitest.Commands(commands).Execute)
 		return
 	}
 	signals.Adopt() // tests send them to what they start

@@ -1,9 +1,13 @@
 package main
 
-import "monopod/internal/program"
+import (
+	"monopod/internal/daemon"
+	"monopod/internal/program"
+)
 
 // Commands is the tree of all commands.
-type Commands struct{ *program.Program }
-
-// NewCommands returns the commands of a program.
-func NewCommands(p *program.Program) Commands { return Commands{p} }
+type Commands struct {
+	*program.Program
+	// Machine is for the commands that run pods.
+	Machine daemon.Machine
+}

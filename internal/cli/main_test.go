@@ -12,7 +12,6 @@ import (
 	"monopod/internal/cli/describe"
 	"monopod/internal/cli/view"
 	"monopod/internal/daemontest/clitest"
-	"monopod/internal/program"
 	"monopod/internal/run"
 	"monopod/internal/setup"
 	"monopod/internal/signals"
@@ -24,28 +23,28 @@ func TestMain(m *testing.M) {
 }
 
 // commands executes a command line: a command of this package, or one whose words completion knows.
-func commands(ctx context.Context, p *program.Program, args []string) int {
+func commands(ctx context.Context, p *clitest.Process, args []string) int {
 	p.Words = append([]string{}, args...)
 	root := p.Root()
 	root.AddCommand(
-		NewCommands(p).ConfigCommand(),
-		NewCommands(p).VersionCommand(),
-		check.NewCommands(p).ValidateCommand(),
-		setup.NewCommands(p).InstallCommand(),
-		view.NewCommands(p).StatusCommand(),
-		attach.NewCommands(p).LogsCommand(),
-		attach.NewCommands(p).ExecCommand(),
-		attach.NewCommands(p).AttachCommand(),
-		attach.NewCommands(p).PortForwardCommand(),
-		attach.NewCommands(p).CopyCommand(),
-		change.NewCommands(p).WaitCommand(),
-		describe.NewCommands(p).DescribeCommand(),
-		describe.NewCommands(p).WhyCommand(),
-		run.NewCommands(p).RunCommand(),
-		view.NewCommands(p).GetCommand(),
-		view.NewCommands(p).TopCommand(),
+		NewCommands(p.Program).ConfigCommand(),
+		NewCommands(p.Program).VersionCommand(),
+		check.NewCommands(p.Program).ValidateCommand(),
+		setup.NewCommands(p.Program, p.Machine).InstallCommand(),
+		view.NewCommands(p.Program).StatusCommand(),
+		attach.NewCommands(p.Program).LogsCommand(),
+		attach.NewCommands(p.Program).ExecCommand(),
+		attach.NewCommands(p.Program).AttachCommand(),
+		attach.NewCommands(p.Program).PortForwardCommand(),
+		attach.NewCommands(p.Program).CopyCommand(),
+		change.NewCommands(p.Program).WaitCommand(),
+		describe.NewCommands(p.Program).DescribeCommand(),
+		describe.NewCommands(p.Program).WhyCommand(),
+		run.NewCommands(p.Program, p.Machine).RunCommand(),
+		view.NewCommands(p.Program).GetCommand(),
+		view.NewCommands(p.Program).TopCommand(),
 	)
-	NewCommands(p).AddCompletion(root)
+	NewCommands(p.Program).AddCompletion(root)
 	return p.Execute(ctx, root, args)
 }
 

@@ -15,7 +15,7 @@ func TestPeopleSeeNothingThatIsNotEscaped(t *testing.T) {
 	raw := map[string]string{
 		"Out": "the printer itself", "Errs": "the printer itself", "Raw": "the way out", "RawErr": "the way out", "RawJSON": "the way out for JSON",
 		"PrintObject": "JSON and YAML, escaped by their encoders",
-		"newProgram":  "where they come from", "function": "nothing: it discards warnings",
+		"newCommands": "where they come from", "function": "nothing: it discards warnings",
 		"Root":    "help, which is constant, and words of completion, which are plain",
 		"logs":    "the log of a container, as kubectl",
 		"copyOut": "an archive", "oneLog": "the log of a container behind an escaped prefix", "printItems": "jsonpath, whose strings are escaped", "streams": "the output of a process", "Command": "the output of the command of `up`",

@@ -13,7 +13,6 @@ import (
 	"github.com/spf13/pflag"
 
 	"monopod/internal/config"
-	"monopod/internal/daemon"
 	"monopod/internal/host"
 	"monopod/internal/printer"
 	"monopod/node/localclient"
@@ -36,12 +35,11 @@ const (
 
 // Program is monopod with everything it touches of the process around it.
 type Program struct {
-	Stdin   io.Reader
-	Stdout  io.Writer
-	Stderr  io.Writer
-	Env     config.Environment
-	Machine daemon.Machine
-	Host    host.Host
+	Stdin  io.Reader
+	Stdout io.Writer
+	Stderr io.Writer
+	Env    config.Environment
+	Host   host.Host
 	// Euid returns the effective user id.
 	Euid func() int
 	// Manager is the service manager that started this process; nil: it is detected.

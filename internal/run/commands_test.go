@@ -75,7 +75,7 @@ func (b *runBench) keep(_ context.Context, cfg *config.Loaded, file string) erro
 }
 
 // prog returns a command line with its own output.
-func (b *runBench) prog() (*program.Program, *bytes.Buffer, *bytes.Buffer) {
+func (b *runBench) prog() (*clitest.Process, *bytes.Buffer, *bytes.Buffer) {
 	p := b.Program()
 	p.Machine.Open = func(_ context.Context, cfg *config.Loaded, _ containers.Deps) (containers.Runtime, error) {
 		f := b.machine(cfg.RootDirectory)
@@ -684,8 +684,8 @@ func sleeper(parent int) (pid int, err error) {
 
 func TestACommandDiesWithTheProcessThatRunsIt(t *testing.T) {
 	if os.Getenv("TEST_RUN_A_COMMAND") != "" {
-		p := &program.Program{Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, Env: config.OSEnvironment()}
-		_, _ = NewCommands(p).Command(context.Background(), []string{"sleep", "1000"}, os.Environ())
+		p := Commands{Program: &program.Program{Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, Env: config.OSEnvironment()}}
+		_, _ = p.Command(context.Background(), []string{"sleep", "1000"}, os.Environ())
 		return
 	}
 	exe, err := os.Executable()

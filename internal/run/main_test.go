@@ -13,7 +13,6 @@ import (
 	"monopod/internal/cli/history"
 	"monopod/internal/cli/view"
 	"monopod/internal/daemontest/clitest"
-	"monopod/internal/program"
 	"monopod/internal/signals"
 )
 
@@ -27,22 +26,22 @@ func TestMain(m *testing.M) {
 }
 
 // commands executes a command line: a command of this package, or of another one that a test needs.
-func commands(ctx context.Context, p *program.Program, args []string) int {
-	return clitest.Of(func(p *program.Program) []*cobra.Command {
+func commands(ctx context.Context, p *clitest.Process, args []string) int {
+	return clitest.Of(func(p *clitest.Process) []*cobra.Command {
 		return []*cobra.Command{
-			NewCommands(p).RunCommand(),
-			NewCommands(p).OnceCommand(),
-			NewCommands(p).UpCommand(),
-			NewCommands(p).DownCommand(),
-			NewCommands(p).CleanupCommand(),
-			attach.NewCommands(p).LogsCommand(),
-			change.NewCommands(p).ApplyCommand(),
-			change.NewCommands(p).DrainCommand(),
-			change.NewCommands(p).UndrainCommand(),
-			describe.NewCommands(p).DescribeCommand(),
-			describe.NewCommands(p).WhyCommand(),
-			history.NewCommands(p).HistoryCommand(),
-			view.NewCommands(p).GetCommand(),
+			NewCommands(p.Program, p.Machine).RunCommand(),
+			NewCommands(p.Program, p.Machine).OnceCommand(),
+			NewCommands(p.Program, p.Machine).UpCommand(),
+			NewCommands(p.Program, p.Machine).DownCommand(),
+			NewCommands(p.Program, p.Machine).CleanupCommand(),
+			attach.NewCommands(p.Program).LogsCommand(),
+			change.NewCommands(p.Program).ApplyCommand(),
+			change.NewCommands(p.Program).DrainCommand(),
+			change.NewCommands(p.Program).UndrainCommand(),
+			describe.NewCommands(p.Program).DescribeCommand(),
+			describe.NewCommands(p.Program).WhyCommand(),
+			history.NewCommands(p.Program).HistoryCommand(),
+			view.NewCommands(p.Program).GetCommand(),
 		}
 	})(ctx, p, args)
 }

@@ -14,11 +14,11 @@ import (
 
 func TestASignalThatComesBeforeTheCommandIsNotLost(t *testing.T) {
 	i := &program.Interrupts{Stop: func() {}}
-	p := &program.Program{Signals: i, Stdin: strings.NewReader(""), Stdout: &daemontest.SyncBuffer{}, Stderr: &daemontest.SyncBuffer{}}
+	p := Commands{Program: &program.Program{Signals: i, Stdin: strings.NewReader(""), Stdout: &daemontest.SyncBuffer{}, Stderr: &daemontest.SyncBuffer{}}}
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
 	i.Take(syscall.SIGTERM)
-	if code, err := NewCommands(p).Command(ended, []string{"sleep", "1000"}, os.Environ()); code != 143 || err != nil {
+	if code, err := p.Command(ended, []string{"sleep", "1000"}, os.Environ()); code != 143 || err != nil {
 		t.Errorf("after a signal: %d, %v", code, err)
 	}
 	// From then on they are the command's, also those that come before it is there.
@@ -35,7 +35,7 @@ func TestASignalThatComesBeforeTheCommandIsNotLost(t *testing.T) {
 			}
 		}
 	}()
-	if code, err := NewCommands(p).Command(t.Context(), []string{"sleep", "1000"}, os.Environ()); code != 143 || err != nil {
+	if code, err := p.Command(t.Context(), []string{"sleep", "1000"}, os.Environ()); code != 143 || err != nil {
 		t.Errorf("%d, %v", code, err)
 	}
 	<-done

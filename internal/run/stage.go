@@ -18,7 +18,6 @@ import (
 	"monopod/internal/daemon/containers"
 	"monopod/internal/model"
 	"monopod/internal/pause"
-	"monopod/internal/program"
 	"monopod/internal/trial"
 	"monopod/manifests"
 	"monopod/watcher"
@@ -46,7 +45,7 @@ func (c *Content) Set() watcher.Set {
 
 // stage is the daemon of a run, with its pods.
 type stage struct {
-	p      *program.Program
+	p      Commands
 	slot   *Slot
 	cfg    *config.Loaded
 	daemon *daemon.Daemon
@@ -87,7 +86,7 @@ func (p Commands) newStage(ctx context.Context, s *Slot, cfg *config.Loaded, c *
 	if err != nil {
 		return nil, err
 	}
-	g := &stage{p: p.Program, slot: s, cfg: cfg, source: emptied.Fixed(c.Set()), set: c.Set(), log: f, ended: make(chan error, 1), broken: make(chan error, 1)}
+	g := &stage{p: p, slot: s, cfg: cfg, source: emptied.Fixed(c.Set()), set: c.Set(), log: f, ended: make(chan error, 1), broken: make(chan error, 1)}
 	for _, pod := range c.pods {
 		g.allow(&pod.Object.Spec)
 	}
@@ -217,7 +216,7 @@ func (g *stage) remove(ctx context.Context) error {
 	if g.fresh && !g.opened.Load() { // there was nothing to make pods with
 		err = g.end()
 	} else if err = errors.Join(g.gone(ctx), g.end()); err == nil {
-		err = NewCommands(g.p).giveBack(ctx, g.cfg, g.logger)
+		err = g.p.giveBack(ctx, g.cfg, g.logger)
 	}
 	err = errors.Join(err, g.log.Close())
 	if err == nil {

@@ -76,7 +76,7 @@ func TestTheProgramIsReplacedWhereItIsInstalled(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	h, _ := clitest.StandInHost(t, dir, true)
-	p := NewCommands(&program.Program{Host: h})
+	p := Commands{Program: &program.Program{Host: h}}
 	to := filepath.Join(dir, "new", "bin", "monopod")
 	for _, version := range []string{"the first", "the second"} {
 		exe := filepath.Join(dir, "download", "monopod")

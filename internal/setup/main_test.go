@@ -8,7 +8,6 @@ import (
 	"go.uber.org/goleak"
 
 	"monopod/internal/daemontest/clitest"
-	"monopod/internal/program"
 	"monopod/internal/run"
 	"monopod/internal/signals"
 )
@@ -23,9 +22,9 @@ func TestMain(m *testing.M) {
 }
 
 // commands executes a command line: a command of this package, or `monopod run`.
-func commands(ctx context.Context, p *program.Program, args []string) int {
-	return clitest.Of(func(p *program.Program) []*cobra.Command {
-		return []*cobra.Command{NewCommands(p).InstallCommand(), NewCommands(p).UninstallCommand(), run.NewCommands(p).RunCommand()}
+func commands(ctx context.Context, p *clitest.Process, args []string) int {
+	return clitest.Of(func(p *clitest.Process) []*cobra.Command {
+		return []*cobra.Command{NewCommands(p.Program, p.Machine).InstallCommand(), NewCommands(p.Program, p.Machine).UninstallCommand(), run.NewCommands(p.Program, p.Machine).RunCommand()}
 	})(ctx, p, args)
 }
 

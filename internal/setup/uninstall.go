@@ -52,7 +52,7 @@ func (p Commands) UninstallCommand() *cobra.Command {
 	}
 	cmd.Flags().BoolVar(&o.yes, "yes", false, "do not ask for confirmation")
 	cmd.Flags().BoolVar(&o.keepData, "keep-data", false, "keep rootDirectory: images, volumes of claims, applied objects")
-	run.NewCommands(p.Program).AsRoot(cmd, "uninstall must be started by root; try sudo", func(ctx context.Context, cfg *config.Loaded) error {
+	run.Commands(p).AsRoot(cmd, "uninstall must be started by root; try sudo", func(ctx context.Context, cfg *config.Loaded) error {
 		return p.uninstall(ctx, cfg, o)
 	})
 	return cmd
@@ -176,21 +176,21 @@ func (p Commands) removeRuns(ctx context.Context, cfg *config.Loaded) error {
 	}
 	for _, s := range there {
 		if s.Kept() {
-			if err := run.NewCommands(p.Program).DownSlot(ctx, s); err != nil {
+			if err := run.Commands(p).DownSlot(ctx, s); err != nil {
 				return err
 			}
 		}
 	}
-	return run.NewCommands(p.Program).DropRuns(ctx, cfg)
+	return run.Commands(p).DropRuns(ctx, cfg)
 }
 
 // removeWorkloads removes all pods, then the resources that they used.
 func (p Commands) removeWorkloads(ctx context.Context, cfg *config.Loaded, o *uninstallOptions) error {
-	log := run.NewCommands(p.Program).CommandLog(cfg)
+	log := run.Commands(p).CommandLog(cfg)
 	if err := p.removePods(ctx, cfg, log); err != nil {
 		return err
 	}
-	return run.NewCommands(p.Program).GiveBackAnd(ctx, cfg, log, func(ctx context.Context, rt containers.Runtime) error {
+	return run.Commands(p).GiveBackAnd(ctx, cfg, log, func(ctx context.Context, rt containers.Runtime) error {
 		if o.keepData || cfg.ContainerRuntimeEndpoint == "" {
 			return nil
 		}

@@ -8,7 +8,6 @@ import (
 	"go.uber.org/goleak"
 
 	"monopod/internal/daemontest/clitest"
-	"monopod/internal/program"
 	"monopod/internal/run"
 	"monopod/internal/signals"
 )
@@ -19,16 +18,16 @@ func TestMain(m *testing.M) {
 }
 
 // commands executes a command line: a command of this package, or of another one that a test needs.
-func commands(ctx context.Context, p *program.Program, args []string) int {
-	return clitest.Of(func(p *program.Program) []*cobra.Command {
+func commands(ctx context.Context, p *clitest.Process, args []string) int {
+	return clitest.Of(func(p *clitest.Process) []*cobra.Command {
 		return []*cobra.Command{
-			NewCommands(p).LogsCommand(),
-			NewCommands(p).ExecCommand(),
-			NewCommands(p).AttachCommand(),
-			NewCommands(p).DebugCommand(),
-			NewCommands(p).PortForwardCommand(),
-			NewCommands(p).CopyCommand(),
-			run.NewCommands(p).RunCommand(),
+			NewCommands(p.Program).LogsCommand(),
+			NewCommands(p.Program).ExecCommand(),
+			NewCommands(p.Program).AttachCommand(),
+			NewCommands(p.Program).DebugCommand(),
+			NewCommands(p.Program).PortForwardCommand(),
+			NewCommands(p.Program).CopyCommand(),
+			run.NewCommands(p.Program, p.Machine).RunCommand(),
 		}
 	})(ctx, p, args)
 }

@@ -12,7 +12,6 @@ import (
 	"monopod/internal/cli/history"
 	"monopod/internal/cli/view"
 	"monopod/internal/daemontest/clitest"
-	"monopod/internal/program"
 	"monopod/internal/run"
 	"monopod/internal/signals"
 )
@@ -23,24 +22,24 @@ func TestMain(m *testing.M) {
 }
 
 // commands executes a command line: a command of this package, or of another one that a test needs.
-func commands(ctx context.Context, p *program.Program, args []string) int {
-	return clitest.Of(func(p *program.Program) []*cobra.Command {
+func commands(ctx context.Context, p *clitest.Process, args []string) int {
+	return clitest.Of(func(p *clitest.Process) []*cobra.Command {
 		return []*cobra.Command{
-			NewCommands(p).ApplyCommand(),
-			NewCommands(p).DeleteCommand(),
-			NewCommands(p).WaitCommand(),
-			NewCommands(p).DrainCommand(),
-			NewCommands(p).CordonCommand(),
-			NewCommands(p).UndrainCommand(),
-			NewCommands(p).ScaleCommand(),
-			NewCommands(p).RestartCommand(),
-			history.NewCommands(p).HistoryCommand(),
-			history.NewCommands(p).RollbackCommand(),
-			view.NewCommands(p).GetCommand(),
-			cli.NewCommands(p).ConfigCommand(),
-			describe.NewCommands(p).DescribeCommand(),
-			describe.NewCommands(p).WhyCommand(),
-			run.NewCommands(p).RunCommand(),
+			NewCommands(p.Program).ApplyCommand(),
+			NewCommands(p.Program).DeleteCommand(),
+			NewCommands(p.Program).WaitCommand(),
+			NewCommands(p.Program).DrainCommand(),
+			NewCommands(p.Program).CordonCommand(),
+			NewCommands(p.Program).UndrainCommand(),
+			NewCommands(p.Program).ScaleCommand(),
+			NewCommands(p.Program).RestartCommand(),
+			history.NewCommands(p.Program).HistoryCommand(),
+			history.NewCommands(p.Program).RollbackCommand(),
+			view.NewCommands(p.Program).GetCommand(),
+			cli.NewCommands(p.Program).ConfigCommand(),
+			describe.NewCommands(p.Program).DescribeCommand(),
+			describe.NewCommands(p.Program).WhyCommand(),
+			run.NewCommands(p.Program, p.Machine).RunCommand(),
 		}
 	})(ctx, p, args)
 }

@@ -8,14 +8,13 @@ import (
 	"go.uber.org/goleak"
 
 	"monopod/internal/daemontest/clitest"
-	"monopod/internal/program"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // commands executes `monopod validate`.
-func commands(ctx context.Context, p *program.Program, args []string) int {
-	return clitest.Of(func(p *program.Program) []*cobra.Command {
-		return []*cobra.Command{NewCommands(p).ValidateCommand()}
+func commands(ctx context.Context, p *clitest.Process, args []string) int {
+	return clitest.Of(func(p *clitest.Process) []*cobra.Command {
+		return []*cobra.Command{NewCommands(p.Program).ValidateCommand()}
 	})(ctx, p, args)
 }

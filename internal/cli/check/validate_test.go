@@ -53,7 +53,7 @@ func TestValidateStories(t *testing.T) {
 				}
 			}
 			var out, errs bytes.Buffer
-			p := &program.Program{Stdin: strings.NewReader(stdin), Stdout: &out, Stderr: &errs, Euid: func() int { return 1000 }}
+			p := &clitest.Process{Program: &program.Program{Stdin: strings.NewReader(stdin), Stdout: &out, Stderr: &errs, Euid: func() int { return 1000 }}}
 			code := commands(t.Context(), p, args)
 			got := strings.ReplaceAll(fmt.Sprintf("%s[stderr]\n%s[exit code %d]\n", &out, &errs, code), dir+"/", "")
 			got = clitest.OwnText(strings.ReplaceAll(got, dir, "$DIR"))
@@ -77,7 +77,7 @@ func TestValidateReportsWhatItCannotRead(t *testing.T) {
 	}
 	testfiles.Write(t, filepath.Join(dir, "big.yaml"), "#"+strings.Repeat("x", 11<<20))
 	var out, errs bytes.Buffer
-	p := &program.Program{Stdout: &out, Stderr: &errs}
+	p := &clitest.Process{Program: &program.Program{Stdout: &out, Stderr: &errs}}
 	if code := commands(t.Context(), p, []string{"validate", dir}); code != program.ExitError {
 		t.Errorf("exit code %d", code)
 	}
@@ -93,7 +93,7 @@ func TestValidateAsJSONIsCompleteAlsoForErrors(t *testing.T) {
 	testfiles.Write(t, filepath.Join(dir, "a.yaml"), daemontest.PodYAML("a", "x"))
 	testfiles.Write(t, filepath.Join(dir, "b.yaml"), "kind: Pod\n")
 	var out, errs bytes.Buffer
-	p := &program.Program{Stdout: &out, Stderr: &errs}
+	p := &clitest.Process{Program: &program.Program{Stdout: &out, Stderr: &errs}}
 	code := commands(t.Context(), p, []string{"validate", "-o", "json", dir})
 	var v ValidateAnswer
 	if err := json.Unmarshal(out.Bytes(), &v); err != nil {

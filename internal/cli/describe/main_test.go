@@ -8,7 +8,6 @@ import (
 	"go.uber.org/goleak"
 
 	"monopod/internal/daemontest/clitest"
-	"monopod/internal/program"
 	"monopod/internal/run"
 	"monopod/internal/signals"
 )
@@ -19,13 +18,13 @@ func TestMain(m *testing.M) {
 }
 
 // commands executes a command line: a command of this package, or of another one that a test needs.
-func commands(ctx context.Context, p *program.Program, args []string) int {
-	return clitest.Of(func(p *program.Program) []*cobra.Command {
+func commands(ctx context.Context, p *clitest.Process, args []string) int {
+	return clitest.Of(func(p *clitest.Process) []*cobra.Command {
 		return []*cobra.Command{
-			NewCommands(p).DescribeCommand(),
-			NewCommands(p).WhyCommand(),
-			NewCommands(p).EventsCommand(),
-			run.NewCommands(p).RunCommand(),
+			NewCommands(p.Program).DescribeCommand(),
+			NewCommands(p.Program).WhyCommand(),
+			NewCommands(p.Program).EventsCommand(),
+			run.NewCommands(p.Program, p.Machine).RunCommand(),
 		}
 	})(ctx, p, args)
 }

@@ -10,7 +10,6 @@ import (
 	"monopod/internal/cli/describe"
 	"monopod/internal/cli/view"
 	"monopod/internal/daemontest/clitest"
-	"monopod/internal/program"
 	"monopod/internal/run"
 	"monopod/internal/signals"
 )
@@ -21,17 +20,17 @@ func TestMain(m *testing.M) {
 }
 
 // commands executes a command line: a command of this package, or of another one that a test needs.
-func commands(ctx context.Context, p *program.Program, args []string) int {
-	return clitest.Of(func(p *program.Program) []*cobra.Command {
+func commands(ctx context.Context, p *clitest.Process, args []string) int {
+	return clitest.Of(func(p *clitest.Process) []*cobra.Command {
 		return []*cobra.Command{
-			NewCommands(p).HistoryCommand(),
-			NewCommands(p).DiffCommand(),
-			NewCommands(p).RollbackCommand(),
-			view.NewCommands(p).GetCommand(),
-			describe.NewCommands(p).DescribeCommand(),
-			describe.NewCommands(p).WhyCommand(),
-			describe.NewCommands(p).EventsCommand(),
-			run.NewCommands(p).RunCommand(),
+			NewCommands(p.Program).HistoryCommand(),
+			NewCommands(p.Program).DiffCommand(),
+			NewCommands(p.Program).RollbackCommand(),
+			view.NewCommands(p.Program).GetCommand(),
+			describe.NewCommands(p.Program).DescribeCommand(),
+			describe.NewCommands(p.Program).WhyCommand(),
+			describe.NewCommands(p.Program).EventsCommand(),
+			run.NewCommands(p.Program, p.Machine).RunCommand(),
 		}
 	})(ctx, p, args)
 }

@@ -25,7 +25,7 @@ func served(t *testing.T, address string) func(args ...string) clitest.Result {
 	mux.Handle("POST /apis/monopod.dev/v1alpha1/agents/self/kubeconfig", authority.Handler(a, address, "edge-1"))
 	socket := clitest.ServeOn(t, mux)
 	return func(args ...string) clitest.Result {
-		p := &program.Program{Stdin: strings.NewReader(""), Euid: func() int { return 0 }, Env: config.Environment{Environ: []string{"MONOPOD_SOCKET=" + socket}, WorkDir: t.TempDir(), Hostname: os.Hostname}}
+		p := &clitest.Process{Program: &program.Program{Stdin: strings.NewReader(""), Euid: func() int { return 0 }, Env: config.Environment{Environ: []string{"MONOPOD_SOCKET=" + socket}, WorkDir: t.TempDir(), Hostname: os.Hostname}}}
 		return clitest.Commands(execute).Run(t.Context(), p, append([]string{"kubeconfig"}, args...)...)
 	}
 }

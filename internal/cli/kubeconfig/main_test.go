@@ -8,14 +8,13 @@ import (
 	"go.uber.org/goleak"
 
 	"monopod/internal/daemontest/clitest"
-	"monopod/internal/program"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // execute executes a command line of this package.
-func execute(ctx context.Context, p *program.Program, args []string) int {
-	return clitest.Of(func(p *program.Program) []*cobra.Command {
-		return []*cobra.Command{NewCommands(p).KubeconfigCommand()}
+func execute(ctx context.Context, p *clitest.Process, args []string) int {
+	return clitest.Of(func(p *clitest.Process) []*cobra.Command {
+		return []*cobra.Command{NewCommands(p.Program).KubeconfigCommand()}
 	})(ctx, p, args)
 }

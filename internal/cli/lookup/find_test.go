@@ -40,7 +40,7 @@ func TestACommandReachesAPodByItsNameOrByWhatOwnsIt(t *testing.T) {
 		p := d.Program()
 		var errs bytes.Buffer
 		p.Stderr = &errs
-		r, err := NewCommands(p).Reach(t.Context(), d.Client(), program.Object{Kind: c.kind, Key: manifests.Key{Namespace: "default", Name: c.name}})
+		r, err := NewCommands(p.Program).Reach(t.Context(), d.Client(), program.Object{Kind: c.kind, Key: manifests.Key{Namespace: "default", Name: c.name}})
 		switch {
 		case c.err != "" && (err == nil || !strings.Contains(err.Error(), c.err)):
 			t.Errorf("%s %s: %v, want %s", c.kind, c.name, err, c.err)

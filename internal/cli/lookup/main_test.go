@@ -8,7 +8,6 @@ import (
 	"go.uber.org/goleak"
 
 	"monopod/internal/daemontest/clitest"
-	"monopod/internal/program"
 	"monopod/internal/run"
 	"monopod/internal/signals"
 )
@@ -19,6 +18,8 @@ func TestMain(m *testing.M) {
 }
 
 // commands executes `monopod run`; the commands that look something up are in other packages.
-func commands(ctx context.Context, p *program.Program, args []string) int {
-	return clitest.Of(func(p *program.Program) []*cobra.Command { return []*cobra.Command{run.NewCommands(p).RunCommand()} })(ctx, p, args)
+func commands(ctx context.Context, p *clitest.Process, args []string) int {
+	return clitest.Of(func(p *clitest.Process) []*cobra.Command {
+		return []*cobra.Command{run.NewCommands(p.Program, p.Machine).RunCommand()}
+	})(ctx, p, args)
 }

@@ -36,7 +36,7 @@ func standIn(t *testing.T, answers map[string]any) func(args ...string) clitest.
 		_ = json.NewEncoder(w).Encode(answer)
 	}))
 	return func(args ...string) clitest.Result {
-		r := clitest.Commands(commands).Run(t.Context(), &program.Program{}, append(args, "--socket", socket)...)
+		r := clitest.Commands(commands).Run(t.Context(), &clitest.Process{Program: &program.Program{}}, append(args, "--socket", socket)...)
 		r.Stdout = clitest.Narrow(r.Stdout)
 		return r
 	}

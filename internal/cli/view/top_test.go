@@ -71,7 +71,7 @@ func TestTop(t *testing.T) {
 		"deployments x":             {Stderr: "monopod: unknown resource \"deployments\"\nsee `monopod top --help`\n", Code: 2},
 		"pods --sort-by age":        {Stderr: "monopod: cannot sort by \"age\"; one of cpu, memory\nsee `monopod top --help`\n", Code: 2},
 	} {
-		p := &program.Program{}
+		p := &clitest.Process{Program: &program.Program{}}
 		var out, errs bytes.Buffer
 		p.Stdout, p.Stderr = &out, &errs
 		code := commands(t.Context(), p, append([]string{"top", "--socket", socket}, strings.Fields(args)...))
@@ -85,7 +85,7 @@ func TestTop(t *testing.T) {
 	}
 	// With --watch it runs until interrupted.
 	ctx, stop := context.WithCancel(t.Context())
-	p := &program.Program{Stderr: io.Discard}
+	p := &clitest.Process{Program: &program.Program{Stderr: io.Discard}}
 	p.Stdout = writerFunc(func(b []byte) (int, error) { stop(); return len(b), nil })
 	if code := commands(ctx, p, []string{"top", "node", "-w", "--socket", socket}); code != 0 {
 		t.Error(code)

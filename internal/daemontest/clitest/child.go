@@ -25,8 +25,8 @@ const (
 func IsDaemon() bool { return os.Getenv(actAsMonopod) != "" }
 
 // ActAsDaemon is the main function of a process that was started by Child.
-func ActAsDaemon(execute func(p *program.Program, args []string) int) {
-	p := &program.Program{Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, Env: config.OSEnvironment(), Euid: func() int { return 0 }}
+func ActAsDaemon(execute func(p *Process, args []string) int) {
+	p := &Process{Program: &program.Program{Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, Env: config.OSEnvironment(), Euid: func() int { return 0 }}}
 	p.Machine.Addresses, p.Machine.Capacity = netinfo.Addresses, capacity.Read
 	p.Machine.Open = func(context.Context, *config.Loaded, containers.Deps) (containers.Runtime, error) {
 		fake := runtimetest.NewFake()
@@ -37,7 +37,7 @@ func ActAsDaemon(execute func(p *program.Program, args []string) int) {
 }
 
 // Execute executes a command line as the main function of monopod does, until it ends or a signal ends it.
-func (c Commands) Execute(p *program.Program, args []string) int {
+func (c Commands) Execute(p *Process, args []string) int {
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
 	p.Signals = program.NewInterrupts(stop)

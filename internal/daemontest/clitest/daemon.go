@@ -31,11 +31,17 @@ import (
 )
 
 // Commands returns the exit code of a command line.
-type Commands func(ctx context.Context, p *program.Program, args []string) int
+type Commands func(ctx context.Context, p *Process, args []string) int
+
+// Process is the process of a command, and what pods run on in it.
+type Process struct {
+	*program.Program
+	Machine daemon.Machine
+}
 
 // Of returns the command lines of some commands. One of them must be `monopod run`, if a test starts a daemon.
-func Of(commands func(*program.Program) []*cobra.Command) Commands {
-	return func(ctx context.Context, p *program.Program, args []string) int {
+func Of(commands func(*Process) []*cobra.Command) Commands {
+	return func(ctx context.Context, p *Process, args []string) int {
 		p.Words = append([]string{}, args...)
 		root := p.Root()
 		root.AddCommand(commands(p)...)
@@ -52,7 +58,7 @@ type Daemon struct {
 	Pins   *daemontest.Pinned
 	Images *daemontest.FakeImages
 	// Prog is the process of the daemon, Log what it logs.
-	Prog *program.Program
+	Prog *Process
 	Log  *daemontest.SyncBuffer
 	// Patience is the timeout for this daemon.
 	Patience time.Duration
@@ -95,12 +101,11 @@ func (d *Daemon) Path(elem ...string) string {
 }
 
 // Program returns the command line of root for the daemon.
-func (d *Daemon) Program() *program.Program {
-	p := &program.Program{
+func (d *Daemon) Program() *Process {
+	p := &Process{Program: &program.Program{
 		Stdin: strings.NewReader(""), Stdout: &daemontest.SyncBuffer{}, Stderr: &daemontest.SyncBuffer{}, Euid: func() int { return 0 },
-		Machine: daemon.Machine{Cgroups: daemontest.MountedCgroups, Addresses: func() ([]string, error) { return []string{"192.0.2.10", "2001:db8::10"}, nil }},
-		Env:     config.Environment{Environ: []string{"MONOPOD_SOCKET=" + d.Path("run", "monopod.sock")}, WorkDir: d.Dir, Hostname: os.Hostname},
-	}
+		Env: config.Environment{Environ: []string{"MONOPOD_SOCKET=" + d.Path("run", "monopod.sock")}, WorkDir: d.Dir, Hostname: os.Hostname},
+	}, Machine: daemon.Machine{Cgroups: daemontest.MountedCgroups, Addresses: func() ([]string, error) { return []string{"192.0.2.10", "2001:db8::10"}, nil }}}
 	if _, measured := d.T.(*testing.B); !measured {
 		p.Machine.Release = func() {} // it would collect the garbage of all tests that go on, and have the program read again
 	}
@@ -184,7 +189,7 @@ func (d *Daemon) CmdContext(ctx context.Context, args ...string) Result {
 }
 
 // Run executes a command of a program that prints into buffers.
-func (c Commands) Run(ctx context.Context, p *program.Program, args ...string) Result {
+func (c Commands) Run(ctx context.Context, p *Process, args ...string) Result {
 	var out, errs bytes.Buffer
 	p.Stdout, p.Stderr = &out, &errs
 	code := c(ctx, p, args)
