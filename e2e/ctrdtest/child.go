@@ -26,7 +26,7 @@ const (
 	envHost = "CTRD_TEST_HOST"
 	// EnvAgent names a directory whose agent the process is; see agentMain in runner/ctrd.
 	EnvAgent = "CTRD_TEST_AGENT"
-	// EnvPrograms is the directory with shim and CNI plugins.
+	// EnvPrograms is the directory of findPrograms.
 	EnvPrograms = "CTRD_TEST_PROGRAMS"
 )
 
@@ -55,7 +55,7 @@ func ranInChild(agent func(path string)) bool {
 		}
 		return false
 	}
-	programs, err := buildPrograms()
+	programs, err := findPrograms()
 	if err != nil {
 		fmt.Println("cannot build what the tests need:", err)
 		os.Exit(1)
@@ -82,41 +82,21 @@ func becomeHost() error {
 	return netlink.LinkSetUp(lo)
 }
 
-// buildPrograms builds the shim and the CNI plugins into a directory that all test programs share: what is up to date is not built again.
-func buildPrograms() (string, error) {
+// findPrograms returns the directory of the shim, the CNI plugins and containerd: the one in MONOPOD_E2E_BIN, or bin, which it brings up to date.
+func findPrograms() (string, error) {
+	if dir := os.Getenv("MONOPOD_E2E_BIN"); dir != "" {
+		return dir, nil
+	}
 	root, err := moduleRoot()
 	if err != nil {
 		return "", err
 	}
-	dir := filepath.Join(root, ".cache", "ctrdtest")
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return "", err
+	made := exec.Command("make", "--no-print-directory", "shim", "cni", "tools")
+	made.Dir = root
+	if out, err := made.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("%v: %w: %s", made.Args, err, out)
 	}
-	build := func(args ...string) error {
-		cmd := exec.Command("go", append([]string{"build", "-buildvcs=false", "-trimpath", "-ldflags", "-s -w"}, args...)...)
-		cmd.Dir = root
-		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-		if out, err := cmd.CombinedOutput(); err != nil {
-			return fmt.Errorf("go build %v: %w: %s", args, err, out)
-		}
-		return nil
-	}
-	if err := build("-tags", "no_grpc", "-o", filepath.Join(dir, "containerd-shim-monopod-v2"), "./cmd/containerd-shim-monopod-v2"); err != nil {
-		return "", err
-	}
-	if err := build("-modfile=internal/bundle/modules/containerd.mod", "-o", filepath.Join(dir, "containerd"),
-		"github.com/containerd/containerd/v2/cmd/containerd"); err != nil {
-		return "", err
-	}
-	const plugins = "github.com/containernetworking/plugins/plugins/"
-	for name, path := range map[string]string{
-		"bridge": "main/bridge", "loopback": "main/loopback", "host-local": "ipam/host-local", "portmap": "meta/portmap",
-	} {
-		if err := build("-modfile=internal/bundle/modules/cni.mod", "-o", filepath.Join(dir, name), plugins+path); err != nil {
-			return "", err
-		}
-	}
-	return dir, nil
+	return filepath.Join(root, "bin"), nil
 }
 
 // moduleRoot returns the directory of go.mod.

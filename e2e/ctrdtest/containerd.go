@@ -29,7 +29,7 @@ func StartContainerd(t testing.TB, w *World) {
 	log, err := os.OpenFile(filepath.Join(w.Dir, "containerd.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	Check(t, err)
 	defer func() { _ = log.Close() }()
-	w.Containerd = exec.Command(filepath.Join(os.Getenv(EnvPrograms), "containerd"), "--config", conf)
+	w.Containerd = exec.Command(filepath.Join(os.Getenv(EnvPrograms), "tools", "containerd"), "--config", conf)
 	w.Containerd.Stdout, w.Containerd.Stderr = log, log
 	Check(t, w.Containerd.Start())
 	Within(t, 30*time.Second, "containerd listens", func() bool {

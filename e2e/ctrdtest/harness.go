@@ -113,7 +113,7 @@ func (w *World) Config() ctrd.Config {
 		Network: network.Config{
 			ConfDir:    filepath.Join(w.Dir, "none"),
 			OwnConfDir: filepath.Join(w.Dir, "cni"),
-			BinDirs:    []string{programs},
+			BinDirs:    []string{filepath.Join(programs, "cni")},
 			DataDir:    filepath.Join(w.Dir, "cnidata"),
 			PodCIDR:    w.CIDR,
 			Log:        w.Log,

@@ -32,7 +32,7 @@ func TestContainerdsRestartStopsNothing(t *testing.T) {
 	ctrdtest.StartContainerd(t, w)
 	a := w.Open(t)
 	defer a.End(t)
-	says, err := exec.Command(filepath.Join(os.Getenv(ctrdtest.EnvPrograms), "containerd"), "--version").Output()
+	says, err := exec.Command(filepath.Join(os.Getenv(ctrdtest.EnvPrograms), "tools", "containerd"), "--version").Output()
 	ctrdtest.Check(t, err)
 	version := strings.Fields(string(says))[2] // after its name and its source
 	if got := a.ContainerdVersion(); got != version {
