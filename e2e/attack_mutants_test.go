@@ -38,11 +38,8 @@ const (
 func TestAttackMutatedManifests(t *testing.T) {
 	seeds := seedManifests(t)
 	n := 300
-	switch {
-	case large():
+	if large() {
 		n = 10_000
-	case testing.Short():
-		n = 30
 	}
 	expander, err := workload.NewExpander(saved.NewStore(filepath.Join(t.TempDir(), "workloads.json")), slog.New(slog.DiscardHandler))
 	if err != nil {

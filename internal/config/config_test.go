@@ -13,7 +13,6 @@ import (
 	"github.com/spf13/pflag"
 	"golang.org/x/tools/txtar"
 
-	"monopod/internal/sampletest"
 	"monopod/internal/testfiles"
 )
 
@@ -265,9 +264,6 @@ func TestEachKeyCanBeSetByFileVariableAndFlagAndEachLaterOneWins(t *testing.T) {
 		"authorization.mode":               "kubeconfig: /x\n",
 	}
 	for _, k := range Keys() {
-		if sampletest.Skips(k.Path) {
-			continue
-		}
 		t.Run(k.Path, func(t *testing.T) {
 			v, ok := special[k.Path]
 			if !ok {

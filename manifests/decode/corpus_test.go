@@ -15,7 +15,6 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"monopod/e2e/corpus"
-	"monopod/internal/sampletest"
 	"monopod/internal/testfiles"
 	"monopod/manifests"
 	"monopod/manifests/defaults"
@@ -141,9 +140,6 @@ func TestCorpusWithoutFates(t *testing.T) {
 	known := knownDifferences(t)
 	pods := 0
 	for _, f := range corpus.Open(t) {
-		if sampletest.Skips(f.Name) {
-			continue
-		}
 		docs := document.Split(f.Data)
 		for i, d := range docs {
 			pod, err := strictPod(d)
@@ -161,9 +157,6 @@ func TestCorpusWithoutFates(t *testing.T) {
 			}
 			delete(known, name)
 		}
-	}
-	if testing.Short() {
-		return
 	}
 	for name := range known {
 		t.Errorf("the list of known differences has a stale line: %s", name)

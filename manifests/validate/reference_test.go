@@ -18,7 +18,6 @@ import (
 	kjson "sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
 
-	"monopod/internal/sampletest"
 	"monopod/internal/testfiles"
 	"monopod/manifests/defaults"
 	"monopod/manifests/explain"
@@ -225,7 +224,6 @@ func TestValidationAgreesWithTheAPIServer(t *testing.T) {
 	path := filepath.Join("testdata", "reference", "verdicts.jsonl")
 	if *oracle == "" {
 		want := readVerdicts(t, path)
-		want = slices.DeleteFunc(want, func(v verdict) bool { return sampletest.Skips(v.Name) })
 		wanted := map[string]bool{}
 		for _, v := range want {
 			wanted[v.Name] = true

@@ -13,7 +13,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"monopod/internal/model"
-	"monopod/internal/sampletest"
 	"monopod/manifests"
 	"monopod/manifests/podhash"
 	"monopod/runner"
@@ -475,7 +474,7 @@ func TestOnlyLatestUpdateCounts(t *testing.T) {
 		r.update(pod)
 		r.pass(time.Second)
 		first := r.fake.State(key("web")).Sandbox.UID
-		for i := range sampletest.Rounds(300) { // edits, 100 ms apart, while the old instance does not stop
+		for i := range 300 { // edits, 100 ms apart, while the old instance does not stop
 			pod = edited(pod, func(p *corev1.Pod) { p.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "N", Value: fmt.Sprint(i)}} })
 			r.update(pod)
 			r.pass(100 * time.Millisecond)

@@ -12,15 +12,11 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
-	"runtime/pprof"
 	"strconv"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
-
-	"monopod/internal/sampletest"
 )
 
 // collectInChild runs a Collector in a child process.
@@ -124,7 +120,7 @@ func killUnderLoad(t *testing.T, kills int, limits Limits) {
 	for i, f := range []*os.File{o, e} {
 		writers.Go(func() { lines[i] = flood(f, i, stop) })
 	}
-	for round := range sampletest.Rounds(kills) {
+	for round := range kills {
 		var child *exec.Cmd
 		if round%4 == 0 { // while it starts, or soon after
 			child, _ = startChild(t, fifos, env)
@@ -194,61 +190,35 @@ func compareLines(t *testing.T, got string, stream, want int) {
 	}
 }
 
-// startThreads starts n threads, which stay. Their stacks count as memory in use, and a loaded machine starts one for each reader that is in
-// a system call.
-func startThreads(t *testing.T, n int) {
-	t.Helper()
-	var pipe [2]int
-	if err := syscall.Pipe(pipe[:]); err != nil {
-		t.Fatal(err)
-	}
-	started := pprof.Lookup("threadcreate")
-	var blocked sync.WaitGroup
-	for range n {
-		blocked.Go(func() { _, _ = syscall.Read(pipe[0], make([]byte, 1)) })
-	}
-	eventually(t, "threads have started", func() bool { return started.Count() >= n })
-	if err := syscall.Close(pipe[1]); err != nil {
-		t.Fatal(err)
-	}
-	blocked.Wait()
-	if err := syscall.Close(pipe[0]); err != nil {
-		t.Fatal(err)
-	}
-}
-
-func TestIdleContainersAreCheap(t *testing.T) {
-	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1)) // each processor has caches of its own, which are not those of containers
-	dir := t.TempDir()
-	c := newCollector(t, filepath.Join(dir, "fifos"))
-	inUse := func() int64 {
+// BenchmarkIdleContainers is the memory that a container takes which has written a line and waits.
+func BenchmarkIdleContainers(b *testing.B) {
+	inUse := func() uint64 {
 		runtime.GC()
 		runtime.GC()
 		var m runtime.MemStats
 		runtime.ReadMemStats(&m)
-		return int64(m.HeapInuse + m.StackInuse)
+		return m.HeapInuse + m.StackInuse
 	}
 	const n = 30
-	startThreads(t, 2*n+10)
-	before := inUse()
-	for i := range n {
-		o, e := attach(t, c, strconv.Itoa(i), filepath.Join(dir, strconv.Itoa(i)+".log"))
-		put(t, o, "started\n")
-		put(t, e, "started\n")
-	}
-	eventually(t, "all wrote", func() bool {
+	for b.Loop() {
+		dir := b.TempDir()
+		c := newCollector(b, filepath.Join(dir, "fifos"))
+		before := inUse()
 		for i := range n {
-			if strings.Count(content(t, filepath.Join(dir, strconv.Itoa(i)+".log")), "\n") != 2 {
-				return false
-			}
+			o, e := attach(b, c, strconv.Itoa(i), filepath.Join(dir, strconv.Itoa(i)+".log"))
+			put(b, o, "started\n")
+			put(b, e, "started\n")
 		}
-		return true
-	})
-	if raceEnabled {
-		return
+		eventually(b, "all wrote", func() bool {
+			for i := range n {
+				if strings.Count(content(b, filepath.Join(dir, strconv.Itoa(i)+".log")), "\n") != 2 {
+					return false
+				}
+			}
+			return true
+		})
+		b.ReportMetric(float64(inUse()-before)/n, "B/container")
 	}
-	// A reader that has just written keeps its buffer until it waits for more.
-	eventually(t, "30 idle containers need less than 1 MiB", func() bool { return inUse()-before <= 1<<20 })
 }
 
 // BenchmarkCollect copies 100 MB of 100-byte lines.

@@ -14,8 +14,6 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
-
-	"monopod/internal/sampletest"
 )
 
 func TestADeletedLogIsRecreated(t *testing.T) {
@@ -175,7 +173,7 @@ func TestBothStreamsAtFullSpeedMixNoBytes(t *testing.T) {
 		rnd := rand.New(rand.NewPCG(1, uint64(i)))
 		writers.Go(func() {
 			w := io.MultiWriter(f, &want[i])
-			for range sampletest.Rounds(300) {
+			for range 300 {
 				line := bytes.Repeat([]byte{byte('a' + rnd.IntN(26))}, rnd.IntN(40000))
 				_, _ = w.Write(line[:len(line)/2])
 				_, _ = w.Write(append(line[len(line)/2:], '\n'))

@@ -42,7 +42,7 @@ func collectForEver(dir string) {
 }
 
 // eventually fails the test if cond does not become true within a minute.
-func eventually(t *testing.T, what string, cond func() bool) {
+func eventually(t testing.TB, what string, cond func() bool) {
 	t.Helper()
 	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(time.Millisecond) {
 		if cond() {
@@ -52,12 +52,12 @@ func eventually(t *testing.T, what string, cond func() bool) {
 	t.Fatal("did not happen:", what)
 }
 
-func newCollector(t *testing.T, dir string) *Collector {
+func newCollector(t testing.TB, dir string) *Collector {
 	t.Helper()
 	return newCollectorWith(t, Config{Dir: dir})
 }
 
-func newCollectorWith(t *testing.T, cfg Config) *Collector {
+func newCollectorWith(t testing.TB, cfg Config) *Collector {
 	t.Helper()
 	cfg.Log = slog.New(slog.NewTextHandler(t.Output(), nil))
 	c := NewCollector(cfg)
@@ -71,7 +71,7 @@ func newCollectorWith(t *testing.T, cfg Config) *Collector {
 }
 
 // openShim opens a FIFO as the shim does.
-func openShim(t *testing.T, path string) *os.File {
+func openShim(t testing.TB, path string) *os.File {
 	t.Helper()
 	f, err := os.OpenFile(path, os.O_RDWR, 0)
 	if err != nil {
@@ -81,7 +81,7 @@ func openShim(t *testing.T, path string) *os.File {
 	return f
 }
 
-func attach(t *testing.T, c *Collector, id, path string) (stdout, stderr *os.File) {
+func attach(t testing.TB, c *Collector, id, path string) (stdout, stderr *os.File) {
 	t.Helper()
 	o, e, err := c.Attach(id, path)
 	if err != nil {
@@ -99,14 +99,14 @@ func finish(t *testing.T, c *Collector, id string) {
 	}
 }
 
-func put(t *testing.T, f *os.File, s string) {
+func put(t testing.TB, f *os.File, s string) {
 	t.Helper()
 	if _, err := f.WriteString(s); err != nil {
 		t.Fatal(err)
 	}
 }
 
-func content(t *testing.T, path string) string {
+func content(t testing.TB, path string) string {
 	t.Helper()
 	b, err := os.ReadFile(path)
 	if err != nil {

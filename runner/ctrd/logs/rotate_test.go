@@ -14,8 +14,6 @@ import (
 	"time"
 
 	"github.com/klauspost/compress/gzip"
-
-	"monopod/internal/sampletest"
 )
 
 // stubClock is a clock that jumps.
@@ -252,7 +250,7 @@ func zipped(t *testing.T, s string) string {
 // A log reads the same however it is split into files, and whichever of them are compressed.
 func TestSeveralFilesReadLikeOne(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(1, 2))
-	for range sampletest.Rounds(40) {
+	for range 40 {
 		var entries []string
 		for range rnd.IntN(60) {
 			entries = append(entries, fmt.Sprintf("2026-01-02T03:04:%02d.000000006Z %s %s %s\n", rnd.IntN(60),

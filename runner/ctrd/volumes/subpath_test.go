@@ -10,8 +10,6 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
-
-	"monopod/internal/sampletest"
 )
 
 func check(t testing.TB, err error) {
@@ -147,7 +145,7 @@ func TestASwapDoesNotLeadOut(t *testing.T) {
 		}
 	}()
 	opened := 0
-	for range sampletest.Rounds(3000) {
+	for range 3000 {
 		f, err := MakeBelow(volume, "good/sub")
 		if err != nil {
 			continue

@@ -14,8 +14,6 @@ import (
 	"testing"
 
 	bolt "go.etcd.io/bbolt"
-
-	"monopod/internal/sampletest"
 )
 
 // database makes one with all kinds of pages: branches, leaves, values that go on for several pages, buckets within pages and with pages
@@ -274,7 +272,7 @@ func TestCopiesOfADatabaseInUseAreSound(t *testing.T) {
 		}
 	})
 	copies := 0
-	for range sampletest.Rounds(20) {
+	for range 20 {
 		w, err := os.Create(filepath.Join(t.TempDir(), "copy"))
 		ok(t, err)
 		h, err := Copy(w, from)

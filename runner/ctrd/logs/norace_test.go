@@ -1,5 +1,0 @@
-//go:build !race
-
-package logs
-
-const raceEnabled = false
