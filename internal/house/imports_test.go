@@ -78,7 +78,7 @@ func allowed() map[string][]string {
 		"monopod/manifests/fates":                 {"monopod/manifests", "monopod/manifests/document", "monopod/manifests/explain", "monopod/manifests/schema"},
 		"monopod/manifests/validate":              {"monopod/manifests", "monopod/manifests/schema", "monopod/manifests/validate/check", "monopod/manifests/validate/container", "monopod/manifests/validate/storage"},
 		"monopod/manifests/validate/check":        {},
-		"monopod/manifests/validate/storage":      {"monopod/manifests", "monopod/manifests/schema", "monopod/manifests/validate/check"},
+		"monopod/manifests/validate/storage":      {"monopod/internal/hostarg", "monopod/manifests", "monopod/manifests/schema", "monopod/manifests/validate/check"},
 		"monopod/manifests/validate/container":    {"monopod/manifests", "monopod/manifests/schema", "monopod/manifests/validate/check", "monopod/manifests/validate/storage", "monopod/internal/expand", "monopod/internal/quantity"},
 		"monopod/manifests/policy":                {"monopod/manifests", "monopod/manifests/document", "monopod/manifests/validate/container"},
 		"monopod/manifests/warn":                  {"monopod/manifests"},

@@ -12,6 +12,7 @@ import (
 	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"monopod/internal/hostarg"
 	"monopod/manifests"
 	"monopod/manifests/schema"
 	"monopod/manifests/validate/check"
@@ -100,6 +101,9 @@ func (c volumesChecker) PersistentVolume(v *corev1.PersistentVolume) {
 	}
 	c.volumeAffinity(at.Child("nodeAffinity"), spec.NodeAffinity)
 	c.persistentSource(at, spec)
+	for i, option := range spec.MountOptions {
+		c.argument(at.Child("mountOptions").Index(i), option, hostarg.Text)
+	}
 	if spec.HostPath != nil && path.Clean(spec.HostPath.Path) == "/" && spec.PersistentVolumeReclaimPolicy == corev1.PersistentVolumeReclaimRecycle {
 		c.Forbidden(at.Child("persistentVolumeReclaimPolicy"), "may not be 'recycle' for a hostPath mount of '/'")
 	}
@@ -143,6 +147,9 @@ func (c volumesChecker) persistentSource(at *field.Path, spec *corev1.Persistent
 		} else {
 			c.NoBacksteps(at.Child("local", "path"), spec.Local.Path)
 		}
+		if spec.Local.FSType != nil {
+			c.fileSystem(at.Child("local", "fsType"), *spec.Local.FSType)
+		}
 		if spec.NodeAffinity == nil {
 			c.Required(field.NewPath("metadata", "annotations"), "Local volume requires node affinity")
 		}
@@ -151,7 +158,7 @@ func (c volumesChecker) persistentSource(at *field.Path, spec *corev1.Persistent
 	case "iscsi":
 		s := spec.ISCSI
 		c.iscsi(at.Child("iscsi"), iscsiFields{
-			portal: s.TargetPortal, iqn: s.IQN, lun: s.Lun, secret: s.SecretRef != nil,
+			portal: s.TargetPortal, iqn: s.IQN, iface: s.ISCSIInterface, fsType: s.FSType, portals: s.Portals, lun: s.Lun, secret: s.SecretRef != nil,
 			chapDiscovery: s.DiscoveryCHAPAuth, chapSession: s.SessionCHAPAuth, initiator: s.InitiatorName,
 		})
 	}

@@ -74,6 +74,7 @@ func TestStorageDocumentsAreRead(t *testing.T) {
 
 // TestStorageDocumentsAreChecked breaks the good ones, one thing at a time.
 func TestStorageDocumentsAreChecked(t *testing.T) {
+	const anywhere = "nodeAffinity: {required: {nodeSelectorTerms: [{matchExpressions: [{key: a, operator: Exists}]}]}}"
 	const claim, hostPath = "metadata: {name: c}\nspec: {accessModes: [ReadWriteOnce], ", "hostPath: {path: /x}"
 	for _, tt := range []struct{ from, to, want string }{
 		{claim, "metadata: {name: c}\nspec: {", "spec.accessModes: Required value: at least 1 access mode is required"},
@@ -95,7 +96,7 @@ func TestStorageDocumentsAreChecked(t *testing.T) {
 		{hostPath, "hostPath: {path: /}, persistentVolumeReclaimPolicy: Recycle", "may not be 'recycle' for a hostPath mount of '/'"},
 		{hostPath, hostPath + ", persistentVolumeReclaimPolicy: Burn", "spec.persistentVolumeReclaimPolicy: Unsupported value"},
 		{hostPath, "local: {path: /x}", "Local volume requires node affinity"},
-		{hostPath, "local: {path: ../x}, nodeAffinity: {required: {nodeSelectorTerms: [{matchExpressions: [{key: a, operator: Exists}]}]}}", "spec.local.path: Invalid value"},
+		{hostPath, "local: {path: ../x}, " + anywhere, "spec.local.path: Invalid value"},
 		{hostPath, hostPath + ", nodeAffinity: {required: {nodeSelectorTerms: []}}", "must have at least one node selector term"},
 		{"provisioner: Rancher.io/local-path\n", "", "provisioner: Required value"},
 		{"provisioner: Rancher.io/local-path\n", "provisioner: x\nreclaimPolicy: Recycle\n", "reclaimPolicy: Unsupported value"},
@@ -104,6 +105,17 @@ func TestStorageDocumentsAreChecked(t *testing.T) {
 		{"lun: 0", "lun: 256", "spec.iscsi.lun: Invalid value"},
 		{"lun: 0", "lun: 0, chapAuthSession: true", "spec.iscsi.secretRef: Required value"},
 		{"targetPortal: 1.2.3.4, ", "", "spec.iscsi.targetPortal: Required value"},
+		{"targetPortal: 1.2.3.4, ", "targetPortal: '*:3260', ", `spec.iscsi.targetPortal: Invalid value: "*:3260": must be an IP address or host name`},
+		{"targetPortal: 1.2.3.4, ", "targetPortal: 1.2.3.4, portals: [a, b/../c], ", `spec.iscsi.portals[1]: Invalid value: "b/../c"`},
+		{"iqn.2001-04.com.example:disk", "iqn.2001-04.com.example:a/../b", "spec.iscsi.iqn: Invalid value"},
+		{"iqn.2001-04.com.example:disk", "eui.*/../../../sda*", "spec.iscsi.iqn: Invalid value"},
+		{"lun: 0", "lun: 0, iscsiInterface: ../../cron.d/x", "spec.iscsi.iscsiInterface: Invalid value"},
+		{"lun: 0", "lun: 0, fsType: x/../../../../tmp/x", `spec.iscsi.fsType: Unsupported value: "x/../../../../tmp/x"`},
+		{"lun: 0", "lun: 0, fsType: etx4", `did you mean "ext4"?`},
+		{hostPath, "local: {path: /x, fsType: x/../../tmp/x}, " + anywhere, `spec.local.fsType: Unsupported value: "x/../../tmp/x"`},
+		{hostPath, "nfs: {server: --x, path: /}", "spec.nfs.server: Invalid value"},
+		{hostPath, `nfs: {server: s, path: "/x\ny"}`, "spec.nfs.path: Invalid value"},
+		{hostPath, "nfs: {server: s, path: /}, mountOptions: [hard, -x]", `spec.mountOptions[1]: Invalid value: "-x": must not begin with '-'`},
 		{"[ReadWriteOncePod]", "[]", "spec.volumeClaimTemplates[0].spec.accessModes: Required value"},
 		{"[ReadWriteOncePod]", "[ReadWriteOncePod], dataSourceRef: {kind: K, name: n}", "spec.volumeClaimTemplates[0].spec.dataSourceRef"},
 	} {
@@ -113,6 +125,16 @@ func TestStorageDocumentsAreChecked(t *testing.T) {
 		_, err := decode.All("f", []byte(strings.Replace(goodStorage, tt.from, tt.to, 1)), decode.Options{})
 		if err == nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%s: %v\nwant %s", tt.to, err, tt.want)
+		}
+	}
+}
+
+// TestTypesOfFileSystemsThatDisksHave are accepted, also where none is named.
+func TestTypesOfFileSystemsThatDisksHave(t *testing.T) {
+	for _, fsType := range []string{`""`, "ext2", "ext3", "ext4", "xfs", "btrfs", "vfat", "ntfs", "iso9660"} {
+		text := strings.Replace(goodStorage, "lun: 0", "lun: 0, portals: ['[fd00::1]:3260'], iscsiInterface: bnx2i.00:10, fsType: "+fsType, 1)
+		if _, err := decode.All("f", []byte(text), decode.Options{}); err != nil {
+			t.Errorf("%s: %v", fsType, err)
 		}
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"path"
 	"reflect"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -15,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"monopod/internal/hostarg"
 	"monopod/manifests/schema"
 	"monopod/manifests/validate/check"
 )
@@ -118,7 +118,7 @@ func (c volumesChecker) firstSource(path *field.Path, v *corev1.Volume, name str
 	case "iscsi":
 		s := v.ISCSI
 		c.iscsi(at, iscsiFields{
-			portal: s.TargetPortal, iqn: s.IQN, lun: s.Lun, secret: s.SecretRef != nil,
+			portal: s.TargetPortal, iqn: s.IQN, iface: s.ISCSIInterface, fsType: s.FSType, portals: s.Portals, lun: s.Lun, secret: s.SecretRef != nil,
 			chapDiscovery: s.DiscoveryCHAPAuth, chapSession: s.SessionCHAPAuth, initiator: s.InitiatorName,
 		})
 	}
@@ -273,6 +273,8 @@ func (c volumesChecker) ephemeralVolume(path *field.Path, v *corev1.Volume) {
 func (c volumesChecker) nfs(at *field.Path, source *corev1.NFSVolumeSource) {
 	if source.Server == "" {
 		c.Required(at.Child("server"), "")
+	} else {
+		c.argument(at.Child("server"), source.Server, hostarg.Text)
 	}
 	if source.Path == "" {
 		c.Required(at.Child("path"), "")
@@ -280,29 +282,38 @@ func (c volumesChecker) nfs(at *field.Path, source *corev1.NFSVolumeSource) {
 	if !path.IsAbs(source.Path) {
 		c.Invalid(at.Child("path"), source.Path, "must be an absolute path")
 	}
+	c.argument(at.Child("path"), source.Path, hostarg.Text)
 }
 
 // iscsiFields are what the two kinds of iSCSI sources have in common.
 type iscsiFields struct {
-	portal, iqn                string
+	portal, iqn, iface, fsType string
+	portals                    []string
 	lun                        int32
 	chapDiscovery, chapSession bool
 	secret                     bool
 	initiator                  *string
 }
 
-// iqnFormat is the name of an iSCSI target.
-var iqnFormat = regexp.MustCompile(`iqn\.\d{4}-\d{2}\.([[:alnum:]-.]+)(:[^,;*&$|\s]+)$`)
-
+// iscsi is stricter than the API server: what it lets through becomes an argument of iscsiadm and of mkfs, and the name of a file.
 func (c volumesChecker) iscsi(at *field.Path, f iscsiFields) {
 	if f.portal == "" {
 		c.Required(at.Child("targetPortal"), "")
+	} else {
+		c.argument(at.Child("targetPortal"), f.portal, hostarg.Portal)
+	}
+	for i, p := range f.portals {
+		c.argument(at.Child("portals").Index(i), p, hostarg.Portal)
 	}
 	if f.iqn == "" {
 		c.Required(at.Child("iqn"), "")
 	} else {
-		c.iscsiName(at.Child("iqn"), f.iqn)
+		c.argument(at.Child("iqn"), f.iqn, hostarg.TargetName)
 	}
+	if f.iface != "" {
+		c.argument(at.Child("iscsiInterface"), f.iface, hostarg.ISCSIInterface)
+	}
+	c.fileSystem(at.Child("fsType"), f.fsType)
 	if f.lun < 0 || f.lun > 255 {
 		c.Invalid(at.Child("lun"), f.lun, validation.InclusiveRangeError(0, 255))
 	}
@@ -310,17 +321,21 @@ func (c volumesChecker) iscsi(at *field.Path, f iscsiFields) {
 		c.Required(at.Child("secretRef"), "")
 	}
 	if f.initiator != nil {
-		c.iscsiName(at.Child("initiatorName"), *f.initiator)
+		c.argument(at.Child("initiatorName"), *f.initiator, hostarg.TargetName)
 	}
 }
 
-func (c volumesChecker) iscsiName(at *field.Path, name string) {
-	switch {
-	case strings.HasPrefix(name, "iqn") && !iqnFormat.MatchString(name),
-		strings.HasPrefix(name, "eui") && len(name) != 20,
-		strings.HasPrefix(name, "naa") && len(name) != 20 && len(name) != 36,
-		!strings.HasPrefix(name, "iqn") && !strings.HasPrefix(name, "eui") && !strings.HasPrefix(name, "naa"):
-		c.Invalid(at, name, "must be valid format")
+// argument reports a value that must not be given to a program of the host.
+func (c volumesChecker) argument(at *field.Path, value string, check func(string) error) {
+	if err := check(value); err != nil {
+		c.Invalid(at, value, err.Error())
+	}
+}
+
+// fileSystem reports a type of file system that is not known; empty is none.
+func (c volumesChecker) fileSystem(at *field.Path, fsType string) {
+	if fsType != "" {
+		check.OneOf(c.Checker, at, fsType, hostarg.FileSystems()...)
 	}
 }
 

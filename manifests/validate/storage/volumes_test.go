@@ -155,8 +155,25 @@ func TestVolumes(t *testing.T) {
 			Name: "iSCSI names that are none",
 			Spec: `volumes: [{name: v, iscsi: {targetPortal: h, iqn: iqn.x, lun: 0, initiatorName: abc}}]`,
 			Want: []string{
-				`spec.volumes[0].iscsi.initiatorName: Invalid value: "abc": must be valid format`,
-				`spec.volumes[0].iscsi.iqn: Invalid value: "iqn.x": must be valid format`,
+				`spec.volumes[0].iscsi.initiatorName: Invalid value: "abc": must be valid format: the name of a target or initiator, such as iqn.2001-04.com.example:disk, or eui. or naa. with 16 hexadecimal digits`,
+				`spec.volumes[0].iscsi.iqn: Invalid value: "iqn.x": must be valid format: the name of a target or initiator, such as iqn.2001-04.com.example:disk, or eui. or naa. with 16 hexadecimal digits`,
+			},
+		},
+		{
+			Name: "an iSCSI source whose names are patterns and paths",
+			Spec: `volumes: [{name: v, iscsi: {targetPortal: "*:3260", portals: [ok, "?"], iqn: "iqn.2001-04.com.example:*", lun: 0, iscsiInterface: ../x}}]`,
+			Want: []string{
+				`spec.volumes[0].iscsi.iqn: Invalid value: "iqn.2001-04.com.example:*": must be valid format: the name of a target or initiator, such as iqn.2001-04.com.example:disk, or eui. or naa. with 16 hexadecimal digits`,
+				`spec.volumes[0].iscsi.iscsiInterface: Invalid value: "../x": must be the name of an interface of iscsiadm: letters, digits, and any of _ . : - after the first character`,
+				`spec.volumes[0].iscsi.portals[1]: Invalid value: "?": must be an IP address or host name, with or without a port, such as 192.0.2.7 or 192.0.2.7:3260`,
+				`spec.volumes[0].iscsi.targetPortal: Invalid value: "*:3260": must be an IP address or host name, with or without a port, such as 192.0.2.7 or 192.0.2.7:3260`,
+			},
+		},
+		{
+			Name: "an NFS server that is an option",
+			Spec: `volumes: [{name: v, nfs: {server: -v, path: /x}}]`,
+			Want: []string{
+				`spec.volumes[0].nfs.server: Invalid value: "-v": must not begin with '-', or contain control characters`,
 			},
 		},
 		{

@@ -7,11 +7,14 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 
 	"github.com/containerd/containerd/v2/core/mount"
 	"golang.org/x/sys/unix"
+
+	"monopod/internal/hostarg"
 )
 
 // Disk is a block device with a file system, or one that will get one.
@@ -30,6 +33,9 @@ func (m *Mounter) Disk(target string, d Disk) error {
 }
 
 func (d Disk) mount(ctx context.Context, target string) error {
+	if err := d.check(); err != nil {
+		return err
+	}
 	has, err := contentOf(ctx, d.Device)
 	if err != nil {
 		return err
@@ -50,6 +56,9 @@ func (d Disk) mount(ctx context.Context, target string) error {
 	default:
 		fsType = has
 	}
+	if hostarg.FileSystem(fsType) != nil {
+		return fmt.Errorf("%s has %s on it, which cannot be mounted", d.Device, fsType)
+	}
 	at := func(options ...string) error {
 		return mount.All([]mount.Mount{{Type: fsType, Source: d.Device, Options: slices.Concat(d.Options, options)}}, target)
 	}
@@ -66,6 +75,26 @@ func (d Disk) mount(ctx context.Context, target string) error {
 		return err
 	}
 	return unix.Mount("", target, "", unix.MS_REMOUNT|unix.MS_BIND|unix.MS_RDONLY, "")
+}
+
+// check returns an error for what a manifest must not make the machine do. Manifests were checked when they were read, but not those of pods
+// that an older release started.
+func (d Disk) check() error {
+	if !filepath.IsAbs(d.Device) {
+		return fmt.Errorf("the path of the device, %q, is not absolute", d.Device)
+	}
+	for _, o := range d.Options {
+		if err := hostarg.Text(o); err != nil {
+			return fmt.Errorf("mount option %q: %w", o, err)
+		}
+	}
+	if d.FSType == "" {
+		return nil
+	}
+	if err := hostarg.FileSystem(d.FSType); err != nil {
+		return fmt.Errorf("fsType %q: %w", d.FSType, err)
+	}
+	return nil
 }
 
 // contentOf returns the type of the content of a device; empty for an empty device.
@@ -111,19 +140,40 @@ func readable(device string) error {
 	return err
 }
 
-func format(ctx context.Context, device, fsType string) error {
-	install := map[string]string{"ext4": "e2fsprogs", "ext3": "e2fsprogs", "ext2": "e2fsprogs", "xfs": "xfsprogs", "btrfs": "btrfs-progs"}[fsType]
-	if install == "" {
-		install = "the tools of " + fsType
+// maker is the program that creates a file system, and the package that contains it.
+type maker struct {
+	program, install string
+	args             []string
+}
+
+// makers are the programs that create file systems, by type. Only they run, so that no type is a part of a path.
+func makers() map[string]maker {
+	ext := []string{"-F", "-m0"}
+	return map[string]maker{
+		"bcachefs": {"mkfs.bcachefs", "bcachefs-tools", nil},
+		"btrfs":    {"mkfs.btrfs", "btrfs-progs", nil},
+		"exfat":    {"mkfs.exfat", "exfatprogs", nil},
+		"ext2":     {"mkfs.ext2", "e2fsprogs", ext},
+		"ext3":     {"mkfs.ext3", "e2fsprogs", ext},
+		"ext4":     {"mkfs.ext4", "e2fsprogs", ext},
+		"f2fs":     {"mkfs.f2fs", "f2fs-tools", nil},
+		"jfs":      {"mkfs.jfs", "jfsutils", nil},
+		"nilfs2":   {"mkfs.nilfs2", "nilfs-tools", nil},
+		"ntfs":     {"mkfs.ntfs", "ntfs-3g", nil},
+		"vfat":     {"mkfs.vfat", "dosfstools", nil},
+		"xfs":      {"mkfs.xfs", "xfsprogs", nil},
 	}
-	mkfs, err := tool("mkfs."+fsType, install)
+}
+
+func format(ctx context.Context, device, fsType string) error {
+	m, ok := makers()[fsType]
+	if !ok {
+		return fmt.Errorf("%s is empty, and monopod cannot create a file system of type %s: create it, or use ext4", device, fsType)
+	}
+	mkfs, err := tool(m.program, m.install)
 	if err != nil {
 		return err
 	}
-	var args []string
-	if strings.HasPrefix(fsType, "ext") {
-		args = []string{"-F", "-m0"}
-	}
-	_, err = run(ctx, mkfs, append(args, device)...)
+	_, err = run(ctx, mkfs, append(m.args, device)...)
 	return err
 }

@@ -1,12 +1,11 @@
 package remote
 
 import (
+	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -15,15 +14,14 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-
-	"monopod/internal/atomicfile"
 )
 
 const iscsiPackages = "open-iscsi (Debian, Ubuntu, SUSE) or iscsi-initiator-utils (Fedora, RHEL), and start its service"
 
 const (
 	// defaultPort is the port of portals without one.
-	defaultPort = "3260"
+	defaultPort      = "3260"
+	defaultInterface = "default"
 	// deviceTimeout is how long a disk may take to appear after a login.
 	deviceTimeout = 10 * time.Second
 	devicePoll    = 100 * time.Millisecond
@@ -48,41 +46,6 @@ type LUN struct {
 	Block bool
 }
 
-// session is the login of a volume. It is written to <pod directory>/iscsi/<volume> first, so that it is always known what to log
-// out of.
-type session struct {
-	Portals []string `json:"portals"`
-	IQN     string   `json:"iqn"`
-	Iface   string   `json:"iface"`
-	// Own is set if the interface was created for this volume.
-	Own bool `json:"own,omitempty"`
-}
-
-const sessionDir = "iscsi"
-
-func (l *LUN) session() session {
-	s := session{IQN: l.Source.IQN, Iface: l.Source.ISCSIInterface}
-	if s.Iface == "" {
-		s.Iface = "default"
-	}
-	for _, p := range append([]string{l.Source.TargetPortal}, l.Source.Portals...) {
-		if p = withPort(p); !slices.Contains(s.Portals, p) {
-			s.Portals = append(s.Portals, p)
-		}
-	}
-	if l.Source.InitiatorName != nil {
-		s.Iface, s.Own = s.Portals[0]+":"+l.Volume, true
-	}
-	return s
-}
-
-func withPort(portal string) string {
-	if _, _, err := net.SplitHostPort(portal); err == nil {
-		return portal
-	}
-	return net.JoinHostPort(strings.Trim(portal, "[]"), defaultPort)
-}
-
 // ISCSI logs in to a target and returns the path of the volume: where its file system is mounted, or its device.
 func (m *Mounter) ISCSI(podDir string, l LUN) (string, error) {
 	iscsiadm, err := tool("iscsiadm", iscsiPackages)
@@ -90,6 +53,9 @@ func (m *Mounter) ISCSI(podDir string, l LUN) (string, error) {
 		return "", err
 	}
 	s := l.session()
+	if err := l.check(s); err != nil {
+		return "", err
+	}
 	if err := s.write(filepath.Join(podDir, sessionDir, l.Volume)); err != nil {
 		return "", err
 	}
@@ -124,6 +90,10 @@ func (m *Mounter) Logout(podDir string) error {
 	var errs []error
 	for volume, s := range sessions(podDir) {
 		path := filepath.Join(podDir, sessionDir, volume)
+		if s.check() != nil { // by an older release; iscsiadm must not get such names, which could be those of other files
+			errs = append(errs, os.Remove(path))
+			continue
+		}
 		iscsiadm, err := tool("iscsiadm", iscsiPackages)
 		if err != nil {
 			return err
@@ -141,51 +111,6 @@ func (m *Mounter) Logout(podDir string) error {
 		}))
 	}
 	return errors.Join(errs...)
-}
-
-// sessions reads what the volumes of a pod have logged in to.
-func sessions(podDir string) map[string]session {
-	all := map[string]session{}
-	entries, _ := os.ReadDir(filepath.Join(podDir, sessionDir)) // it is usually missing
-	for _, e := range entries {
-		if strings.HasPrefix(e.Name(), ".") {
-			continue // an incomplete one
-		}
-		var s session
-		data, err := atomicfile.Read(filepath.Join(podDir, sessionDir, e.Name()), atomicfile.MaxState)
-		if err == nil && json.Unmarshal(data, &s) == nil {
-			all[e.Name()] = s
-		}
-	}
-	return all
-}
-
-// used returns the portals that pods use, as portal, name and interface.
-func used(podsDir string) map[string]bool {
-	all := map[string]bool{}
-	entries, _ := os.ReadDir(podsDir)
-	for _, e := range entries {
-		for _, s := range sessions(filepath.Join(podsDir, e.Name())) {
-			for _, p := range s.Portals {
-				all[p+" "+s.IQN+" "+s.Iface] = true
-			}
-		}
-	}
-	return all
-}
-
-func (s session) write(path string) error {
-	data, err := json.Marshal(s)
-	if err != nil {
-		return err
-	}
-	if old, err := atomicfile.Read(path, atomicfile.MaxState); err == nil && string(old) == string(data) {
-		return nil
-	}
-	if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
-		return err
-	}
-	return atomicfile.Write(path, data, 0o600)
 }
 
 // lock serializes logins and logouts of a target, and returns the function that unlocks.
@@ -242,7 +167,7 @@ func (c *client) attach(ctx context.Context) (string, error) {
 	if device == "" {
 		return "", errors.Join(errs...)
 	}
-	return multipath(device), nil
+	return c.m.disks.multipath(device), nil
 }
 
 // ensureIface creates an interface with the requested initiator name, otherwise like the one that the volume names.
@@ -250,10 +175,7 @@ func (c *client) ensureIface(ctx context.Context) error {
 	if !c.s.Own {
 		return nil
 	}
-	base := c.lun.Source.ISCSIInterface
-	if base == "" {
-		base = "default"
-	}
+	base := cmp.Or(c.lun.Source.ISCSIInterface, defaultInterface)
 	text, err := c.run(ctx, "-m", "iface", "-I", base, "-o", "show")
 	if err != nil {
 		return err
@@ -276,9 +198,14 @@ func (c *client) ensureIface(ctx context.Context) error {
 	return nil
 }
 
+// device finds the disk of a portal, once this machine is logged in.
+func (c *client) device(ctx context.Context, portal string) string {
+	return c.m.disks.find(ctx, portal, c.s.IQN, c.lun.Source.Lun)
+}
+
 // login discovers a target at a portal, logs in, and waits for the disk.
 func (c *client) login(ctx context.Context, portal string) (string, error) {
-	if device := c.device(portal); device != "" {
+	if device := c.device(ctx, portal); device != "" {
 		return device, nil
 	}
 	discovery := []string{"-m", "discoverydb", "-t", "sendtargets", "-p", portal, "-I", c.s.Iface}
@@ -299,7 +226,7 @@ func (c *client) login(ctx context.Context, portal string) (string, error) {
 		}
 	}
 	for deadline := time.Now().Add(deviceTimeout); ; {
-		if device := c.device(portal); device != "" {
+		if device := c.device(ctx, portal); device != "" {
 			return device, nil
 		}
 		if time.Now().After(deadline) {
@@ -332,47 +259,11 @@ func (c *client) node(portal string) []string {
 func (c *client) chap(record []string, prefix string) [][]string {
 	steps := [][]string{append(slices.Clone(record), "-o", "update", "-n", prefix+"authmethod", "-v", "CHAP")}
 	for _, key := range []string{"username", "password", "username_in", "password_in"} {
-		if value := c.lun.Secret[prefix+key]; len(value) > 0 {
-			steps = append(steps, append(slices.Clone(record), "-o", "update", "-n", prefix+key, "-v", string(value)))
+		if value := chapValue(c.lun.Secret[prefix+key]); value != "" {
+			steps = append(steps, append(slices.Clone(record), "-o", "update", "-n", prefix+key, "-v", value))
 		}
 	}
 	return steps
-}
-
-// device finds the disk of a portal by the link of udev, or in sysfs.
-func (c *client) device(portal string) string {
-	name := fmt.Sprintf("ip-%s-iscsi-%s-lun-%d", portal, c.s.IQN, c.lun.Source.Lun)
-	for _, pattern := range []string{name, "pci-*-" + name} {
-		links, _ := filepath.Glob(filepath.Join("/dev/disk/by-path", strings.NewReplacer("[", `\[`, "]", `\]`).Replace(pattern)))
-		for _, link := range links {
-			if device, err := filepath.EvalSymlinks(link); err == nil {
-				return device
-			}
-		}
-	}
-	if len(c.s.Portals) > 1 {
-		return "" // with several sessions it is not known which is this portal's
-	}
-	found, _ := filepath.Glob("/sys/class/iscsi_session/session*/targetname")
-	for _, path := range found {
-		if b, err := os.ReadFile(path); err != nil || strings.TrimSpace(string(b)) != c.s.IQN {
-			continue
-		}
-		disks, _ := filepath.Glob(filepath.Join(filepath.Dir(path), fmt.Sprintf("device/target*/*:*:*:%d/block/*", c.lun.Source.Lun)))
-		for _, d := range disks {
-			return filepath.Join("/dev", filepath.Base(d))
-		}
-	}
-	return ""
-}
-
-// multipath returns the device that joins the paths to a disk, if there is one.
-func multipath(device string) string {
-	holders, _ := filepath.Glob(filepath.Join("/sys/class/block", filepath.Base(device), "holders", "dm-*"))
-	if len(holders) > 0 {
-		return filepath.Join("/dev", filepath.Base(holders[0]))
-	}
-	return device
 }
 
 // logout ends the sessions that no other pod uses.

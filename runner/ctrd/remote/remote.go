@@ -38,6 +38,7 @@ type Mounter struct {
 	done   func()
 	ctx    context.Context //nolint:containedctx // attempts outlive the calls that start them
 	cancel context.CancelFunc
+	disks  disks
 	// mounts reads the mount table.
 	mounts func(mountinfo.FilterFunc) ([]*mountinfo.Info, error)
 
@@ -61,7 +62,7 @@ type attempt struct {
 
 // NewMounter returns a Mounter. It calls done, from any goroutine, when a slow attempt has ended.
 func NewMounter(done func()) *Mounter {
-	m := &Mounter{done: done, mounts: mountinfo.GetMounts, attempts: map[string]*attempt{}, targets: map[string]chan struct{}{}}
+	m := &Mounter{done: done, disks: hostDisks(), mounts: mountinfo.GetMounts, attempts: map[string]*attempt{}, targets: map[string]chan struct{}{}}
 	m.ctx, m.cancel = context.WithCancel(context.Background())
 	return m
 }
@@ -243,7 +244,7 @@ func kinds() []string {
 	return []string{"kubernetes.io~nfs", "kubernetes.io~iscsi", "kubernetes.io~local-volume"}
 }
 
-// tool finds a program on the host. install is what to install if it is missing.
+// tool finds a program on the host, whose name must be a constant: it becomes a part of a path. install is what to install if it is missing.
 func tool(name, install string) (string, error) {
 	if path, err := exec.LookPath(name); err == nil {
 		return path, nil
