@@ -57,7 +57,7 @@ func (p Policy) LabelsFor(pod *corev1.Pod, container string) (Labels, error) {
 		return Labels{}, fmt.Errorf("the format of 'level' %q is not correct", o.Level)
 	}
 	for i, value := range []string{o.User, o.Role, o.Type} {
-		if strings.Contains(value, ":") {
+		if value != "" && !selinuxName.MatchString(value) {
 			return Labels{}, fmt.Errorf("seLinuxOptions: %q is not a name", value)
 		}
 		if value != "" {
@@ -83,6 +83,9 @@ func (p Policy) LabelsFor(pod *corev1.Pod, container string) (Labels, error) {
 
 // selinuxLevel is what containerd takes for a level.
 var selinuxLevel = regexp.MustCompile(`^s\d(-s\d)??(:c\d{1,4}(\.c\d{1,4})?(,c\d{1,4}(\.c\d{1,4})?)*)?$`)
+
+// selinuxName matches users, roles and types. A label becomes the value of a mount option in quotes, which a name must not end.
+var selinuxName = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.-]*$`)
 
 // maxCategory is how many categories policies have.
 const maxCategory = 1024

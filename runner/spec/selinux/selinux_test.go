@@ -57,7 +57,9 @@ func TestSELinuxLabels(t *testing.T) {
 			}
 		})
 	}
-	for _, bad := range []*corev1.SELinuxOptions{options("", "", "", "s0:"), options("", "", "a:b", ""), options("", "", "", "secret")} {
+	for _, bad := range []*corev1.SELinuxOptions{
+		options(`x",lowerdir=/etc,y="`, "", "", ""), options("", "a b", "", ""), options("", "", "-t", ""), options("", "", "a\n", ""), options("", "", "", "s0\",x"), options("", "", "", "s0:"), options("", "", "a:b", ""), options("", "", "", "secret"),
+	} {
 		pod := spectest.Pod(func(_ *corev1.Pod, c *corev1.Container) {
 			c.SecurityContext = &corev1.SecurityContext{SELinuxOptions: bad}
 		})
