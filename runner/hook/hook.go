@@ -7,10 +7,8 @@ package hook
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"net/url"
@@ -20,6 +18,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"monopod/runner/httpget"
 )
 
 // Hook is what is to be done: one of the three.
@@ -80,7 +80,7 @@ func resolveHTTP(get *corev1.HTTPGetAction, c *corev1.Container, ip string) (Hoo
 	if u.Scheme == "" {
 		u.Scheme = "http"
 	}
-	header := http.Header{"User-Agent": {"kube-lifecycle/1.36"}, "Accept": {"*/*"}}
+	header := http.Header{"User-Agent": {"kube-lifecycle/1.36"}, "Accept": {"*/*"}, "Connection": {"close"}}
 	seen := map[string]bool{}
 	for _, h := range get.HTTPHeaders {
 		key := http.CanonicalHeaderKey(h.Name)
@@ -132,35 +132,37 @@ func Run(ctx context.Context, h Hook, exec Exec) error {
 	}
 }
 
-// get sends the request. It retries with plain HTTP if the server does not speak HTTPS.
+// get sends the request. It retries with plain HTTP if the server does not speak HTTPS, as the kubelet does: without credentials.
 func get(ctx context.Context, h Hook) error {
-	err := getURL(ctx, h, h.URL)
+	err := send(ctx, h)
 	if rest, secure := strings.CutPrefix(h.URL, "https:"); secure && errors.Is(err, http.ErrSchemeMismatch) {
-		return getURL(ctx, h, "http:"+rest)
+		h.URL, h.Header = "http:"+rest, h.Header.Clone()
+		h.Header.Del("Authorization")
+		return send(ctx, h)
 	}
 	return err
 }
 
-func getURL(ctx context.Context, h Hook, to string) error {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, to, http.NoBody)
+// send sends the request once. How the body of the answer ends is of no interest.
+func send(ctx context.Context, h Hook) error {
+	r, err := h.request()
 	if err != nil {
 		return err
 	}
-	req.Header = h.Header
-	if host := h.Header.Get("Host"); host != "" {
-		req.Host = host
+	_, err = r.Do(ctx, time.Time{})
+	if _, unread := errors.AsType[*httpget.BodyError](err); unread {
+		return nil
 	}
-	// Certificates of pods are their own, and a hook sends no secret of ours.
-	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true}
-	defer transport.CloseIdleConnections()
+	return err
+}
+
+func (h Hook) request() (*httpget.Request, error) {
+	u, err := url.Parse(h.URL)
+	if err != nil {
+		return nil, err
+	}
 	if h.HTTP2 {
-		transport.Protocols = new(http.Protocols)
-		transport.Protocols.SetUnencryptedHTTP2(true)
+		return httpget.NewHTTP2(u, h.Header), nil
 	}
-	resp, err := (&http.Client{Transport: transport}).Do(req)
-	if err != nil {
-		return err
-	}
-	_, _ = io.CopyN(io.Discard, resp.Body, 10<<10)
-	return resp.Body.Close()
+	return httpget.New(u, h.Header)
 }

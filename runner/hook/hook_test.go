@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -72,6 +73,82 @@ func TestAnyAnswerIsASuccess(t *testing.T) {
 	_ = l.Close() // nobody listens there any more
 	if err := hook.Run(t.Context(), hook.Hook{URL: "http://" + l.Addr().String()}, nil); err == nil {
 		t.Error("no answer is a success")
+	}
+}
+
+// counted serves on an address and counts requests.
+func counted(t *testing.T, address string, h http.HandlerFunc) (url string, requests *atomic.Int32) {
+	t.Helper()
+	l, err := net.Listen("tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	requests = new(atomic.Int32)
+	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		requests.Add(1)
+		h(w, r)
+	}))
+	_ = s.Listener.Close()
+	s.Listener = l
+	s.Start()
+	t.Cleanup(s.Close)
+	return s.URL, requests
+}
+
+// TestRedirectsToOtherHostsAreNotFollowed: a pod answers its own hook, and could otherwise have any server of this machine called, with a
+// header of its choice.
+func TestRedirectsToOtherHostsAreNotFollowed(t *testing.T) {
+	other, called := counted(t, "127.0.0.1:0", func(http.ResponseWriter, *http.Request) {})
+	pod, asked := counted(t, "127.0.0.2:0", func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/elsewhere":
+			http.Redirect(w, r, other+"/shutdown", http.StatusTemporaryRedirect)
+		case "/here":
+			http.Redirect(w, r, "/end", http.StatusFound)
+		case "/around":
+			http.Redirect(w, r, "/around", http.StatusFound)
+		}
+	})
+	for _, tt := range []struct {
+		path     string
+		requests int32
+		err      string
+	}{{"/elsewhere", 1, ""}, {"/here", 2, ""}, {"/around", 10, "stopped after 10 redirects"}} {
+		asked.Store(0)
+		err := hook.Run(t.Context(), hook.Hook{URL: pod + tt.path, Header: http.Header{"Metadata": {"true"}}}, nil)
+		if (err == nil) != (tt.err == "") || err != nil && !strings.Contains(err.Error(), tt.err) {
+			t.Errorf("%s: %v, want %q", tt.path, err, tt.err)
+		}
+		if n := asked.Load(); n != tt.requests {
+			t.Errorf("%s: %d requests to the pod, want %d", tt.path, n, tt.requests)
+		}
+	}
+	if n := called.Load(); n != 0 {
+		t.Errorf("the server of another host was called %d times", n)
+	}
+}
+
+// TestCredentialsAreNotSentWithoutTLS: a hook by HTTPS is repeated without TLS if the server has none.
+func TestCredentialsAreNotSentWithoutTLS(t *testing.T) {
+	var got http.Header
+	plain, _ := counted(t, "127.0.0.1:0", func(_ http.ResponseWriter, r *http.Request) { got = r.Header })
+	h := hook.Hook{URL: "https" + strings.TrimPrefix(plain, "http"), Header: http.Header{"Authorization": {"Bearer x"}, "X-A": {"b"}}}
+	if err := hook.Run(t.Context(), h, nil); err != nil || got.Get("X-A") != "b" || got.Get("Authorization") != "" {
+		t.Errorf("%v, header %v", err, got)
+	}
+	if h.Header.Get("Authorization") == "" {
+		t.Error("the header of the hook was changed")
+	}
+}
+
+// TestAnUnreadableBodyIsASuccess: the answer has arrived.
+func TestAnUnreadableBodyIsASuccess(t *testing.T) {
+	short, _ := counted(t, "127.0.0.1:0", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Length", "100")
+		_, _ = w.Write([]byte("short"))
+	})
+	if err := hook.Run(t.Context(), hook.Hook{URL: short}, nil); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -19,6 +19,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 
 	"monopod/internal/cause"
+	"monopod/runner/httpget"
 )
 
 // grpcHandler calls grpc.health.v1.Health/Check.
@@ -75,11 +76,11 @@ func (h *grpcHandler) ask(ctx context.Context, timeout time.Duration) Outcome {
 	return Outcome{Result: Success, Output: "service healthy"}
 }
 
-func (h *grpcHandler) dial(ctx context.Context, address string, deadline time.Time) (conn, error) {
+func (h *grpcHandler) dial(ctx context.Context, address string, deadline time.Time) (httpget.Conn, error) {
 	if h.secure {
-		return dialTLS(ctx, address, deadline, http2.NextProtoTLS)
+		return httpget.DialTLS(ctx, address, deadline, http2.NextProtoTLS)
 	}
-	return dial(ctx, address, deadline)
+	return httpget.Dial(ctx, address, deadline)
 }
 
 func (h *grpcHandler) scheme() string {

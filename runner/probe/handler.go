@@ -13,6 +13,7 @@ import (
 
 	"monopod/internal/cause"
 	"monopod/internal/expand"
+	"monopod/runner/httpget"
 )
 
 // ErrTimeout is returned by an Exec whose command took too long.
@@ -167,7 +168,7 @@ type tcpHandler struct {
 }
 
 func (h *tcpHandler) ask(ctx context.Context, timeout time.Duration) Outcome {
-	c, err := dial(ctx, h.address(), time.Now().Add(timeout))
+	c, err := httpget.Dial(ctx, h.address(), time.Now().Add(timeout))
 	if err != nil {
 		return Outcome{Result: Failure, Output: err.Error(), Fault: faultOf(err)}
 	}

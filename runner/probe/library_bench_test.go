@@ -30,7 +30,7 @@ func (h *libraryHandler) ask(ctx context.Context, timeout time.Duration) Outcome
 	transport := &http.Transport{
 		DisableCompression: true, DisableKeepAlives: !h.grpc,
 		DialContext: func(ctx context.Context, _, address string) (net.Conn, error) {
-			return dialName(ctx, address, deadline)
+			return (&net.Dialer{Deadline: deadline, KeepAlive: -1}).DialContext(ctx, "tcp", address)
 		},
 	}
 	defer transport.CloseIdleConnections()

@@ -14,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"monopod/internal/cause"
+	"monopod/runner/httpget"
 )
 
 // Kind is the kind of a probe.
@@ -50,7 +51,7 @@ type Outcome struct {
 }
 
 // outputLimit is the number of bytes of an answer that are read.
-const outputLimit = 10 << 10
+const outputLimit = httpget.BodyLimit
 
 // Config is the schedule and the thresholds of a probe.
 type Config struct {
