@@ -2,6 +2,7 @@ package httpget
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -10,6 +11,12 @@ import (
 	"net/url"
 	"sync"
 	"time"
+)
+
+// headLimit is the maximum size of the head of a response, headLines that of its lines. A parsed line takes more memory than it has bytes.
+const (
+	headLimit = 64 << 10
+	headLines = 256
 )
 
 //nolint:gochecknoglobals // a pool of buffers
@@ -41,6 +48,10 @@ func (r *Request) exchangeHTTP1(ctx context.Context, deadline time.Time) (Answer
 // read reads a response and skips informational ones (1xx).
 func read(r *bufio.Reader) (Answer, error) {
 	for range 6 {
+		var err error
+		if r, err = withHead(r); err != nil {
+			return Answer{}, err
+		}
 		resp, err := http.ReadResponse(r, nil) //nolint:bodyclose // closing would read it to its end; the connection is closed
 		if err != nil {
 			return Answer{}, err
@@ -51,6 +62,34 @@ func read(r *bufio.Reader) (Answer, error) {
 		return answerOf(resp)
 	}
 	return Answer{}, errors.New("too many 1xx informational responses")
+}
+
+// withHead reads ahead until the buffer contains the head of the next response, because http.ReadResponse has no limits. It returns a reader
+// with a larger buffer if the head needs one. Input that ends early, or is no response, is left to http.ReadResponse.
+func withHead(r *bufio.Reader) (*bufio.Reader, error) {
+	lines, seen := 0, 0 // seen is the size of these lines
+	for {
+		b, _ := r.Peek(r.Buffered())
+		for n := bytes.IndexByte(b[seen:], '\n'); n >= 0; n = bytes.IndexByte(b[seen:], '\n') {
+			line := b[seen : seen+n]
+			end := len(line) == 0 || string(line) == "\r"
+			if end || lines == 0 && !bytes.HasPrefix(line, []byte("HTTP/")) {
+				return r, nil
+			}
+			lines, seen = lines+1, seen+n+1
+		}
+		switch {
+		case lines > headLines:
+			return r, fmt.Errorf("the head of the answer has more than %d lines", headLines)
+		case len(b) >= headLimit:
+			return r, fmt.Errorf("the head of the answer is longer than %d bytes", headLimit)
+		case len(b) == r.Size():
+			r = bufio.NewReaderSize(r, headLimit)
+		}
+		if _, err := r.Peek(len(b) + 1); err != nil {
+			return r, nil //nolint:nilerr // http.ReadResponse gets the same error
+		}
+	}
 }
 
 // connect opens a connection for a URL.

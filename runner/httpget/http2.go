@@ -7,6 +7,12 @@ import (
 	"time"
 )
 
+// streamLimit is how much of a body a server may send before it is read, frameLimit the size of a frame; net/http permits 4 and 1 MiB.
+const (
+	streamLimit = 64 << 10
+	frameLimit  = 16 << 10
+)
+
 // exchangeHTTP2 sends the request over HTTP/2 without TLS (h2c) on a new connection and reads the answer. It assumes that the server
 // supports it; otherwise the request fails.
 func (r *Request) exchangeHTTP2(ctx context.Context, deadline time.Time) (Answer, error) {
@@ -30,6 +36,7 @@ func transportHTTP2(deadline time.Time) *http.Transport {
 	h2c.SetUnencryptedHTTP2(true)
 	return &http.Transport{
 		Protocols: &h2c, DisableKeepAlives: true, DisableCompression: true,
+		MaxResponseHeaderBytes: headLimit, HTTP2: &http.HTTP2Config{MaxReceiveBufferPerStream: streamLimit, MaxReadFrameSize: frameLimit},
 		DialContext: func(ctx context.Context, _, address string) (net.Conn, error) {
 			return dialName(ctx, address, deadline)
 		},

@@ -136,13 +136,22 @@ const stream = 1
 // readBuffer is enough for all frames of an ordinary answer: reading and writing cost the most here.
 const readBuffer = 1024
 
+// Limits of an answer. No more than frameLimit may be sent in a frame without our permission, but the library would reserve 16 MiB if a server
+// announced them. callLimit bounds all frames together, and so the replies to them.
+const (
+	frameLimit = 16 << 10
+	callLimit  = 64 << 10
+)
+
 // call sends the request in one piece and reads frames until the answer is complete. Replies to frames of the server are sent only once
 // all input has been read, because the answer usually is complete by then, and not before the server has acknowledged our settings,
 // which it does unprompted.
 func (h *grpcHandler) call(c io.ReadWriter, address string, timeout time.Duration) (*grpcAnswer, error) {
 	var out bytes.Buffer
-	in := bufio.NewReaderSize(c, readBuffer)
+	limited := &io.LimitedReader{R: c, N: callLimit}
+	in := bufio.NewReaderSize(limited, readBuffer)
 	f := http2.NewFramer(&out, in)
+	f.SetMaxReadFrameSize(frameLimit)
 	f.ReadMetaHeaders = hpack.NewDecoder(4096, nil)
 	f.MaxHeaderListSize = outputLimit
 	f.SetReuseFrames()
@@ -161,6 +170,9 @@ func (h *grpcHandler) call(c io.ReadWriter, address string, timeout time.Duratio
 			}
 		}
 		frame, err := f.ReadFrame()
+		if err != nil && limited.N <= 0 {
+			err = fmt.Errorf("the answer is longer than %d bytes", callLimit)
+		}
 		if err != nil {
 			return nil, err
 		}
