@@ -21,7 +21,7 @@ type description struct {
 	chainID string
 	config  ocispec.ImageConfig
 
-	users userFiles
+	users users
 }
 
 // Inspect returns an image of this machine, and unpacks it if necessary. It looks up record and snapshot in containerd each time, because

@@ -6,13 +6,13 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/containerd/containerd/v2/core/content"
 	"github.com/containerd/containerd/v2/core/images"
 	"github.com/containerd/containerd/v2/pkg/namespaces"
 	"github.com/containerd/errdefs"
-	"github.com/moby/sys/user"
 	"github.com/opencontainers/go-digest"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
@@ -20,6 +20,7 @@ import (
 	"monopod/runner/ctrd/dirtest"
 	"monopod/runner/ctrd/image"
 	"monopod/runner/ctrd/metatest"
+	"monopod/runner/spec"
 )
 
 // newStore returns a store without images, and what it reported as full.
@@ -199,25 +200,43 @@ func TestDirectoriesAreCopiedOutOfAnImage(t *testing.T) {
 	}
 }
 
-func TestUsersOfAnImageAreReadOnce(t *testing.T) {
-	f := &userFiles{}
-	reads, fails := 0, true
-	read := func() ([]user.User, []user.Group, error) {
-		if reads++; fails {
-			return nil, nil, errors.New("the image cannot be mounted")
+func TestAUserOfAnImageIsLookedUpOnce(t *testing.T) {
+	k := &users{}
+	looks, fails := 0, true
+	groups := []uint32{1, 2}
+	look := func() (spec.User, error) {
+		if looks++; fails {
+			return spec.User{}, errors.New("the image cannot be mounted")
 		}
-		return []user.User{{Name: "app", Uid: 7}}, nil, nil
+		return spec.User{UID: 7, Groups: groups}, nil
 	}
-	if err := f.load(read); err == nil {
+	if _, err := k.get(nil, nil, look); err == nil {
 		t.Error("the error is lost")
 	}
 	fails = false
 	for range 2 {
-		if err := f.load(read); err != nil {
+		u, err := k.get(nil, nil, look)
+		if err != nil || u.UID != 7 || !slices.Equal(u.Groups, []uint32{1, 2}) || looks != 2 {
+			t.Errorf("%+v, %v after %d looks", u, err, looks)
+		}
+		u.Groups[0] = 99 // belongs to the caller
+	}
+	for i := range int64(3 * maxKnown) {
+		if _, err := k.get(&i, &i, look); err != nil || len(k.known) > maxKnown {
+			t.Fatalf("%d results are kept: %v", len(k.known), err)
+		}
+	}
+	if looks != 2+3*maxKnown {
+		t.Errorf("%d looks: ids of pods are mixed up", looks)
+	}
+	one, many := int64(-1), looks
+	groups = make([]uint32, maxKnownGroups+1)
+	for range 2 {
+		if _, err := k.get(&one, nil, look); err != nil {
 			t.Error(err)
 		}
 	}
-	if u, err := f.user("app"); err != nil || u.Uid != 7 || reads != 2 {
-		t.Errorf("%+v, %v after %d reads", u, err, reads)
+	if looks != many+2 {
+		t.Error("a large result is kept")
 	}
 }

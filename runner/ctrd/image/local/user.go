@@ -13,7 +13,6 @@ import (
 	"sync"
 
 	cfs "github.com/containerd/continuity/fs"
-	"github.com/moby/sys/user"
 	"golang.org/x/sys/unix"
 
 	"monopod/runner/ctrd/image"
@@ -23,29 +22,38 @@ import (
 // maxID is the highest uid and gid runc accepts.
 const maxID = 1<<31 - 1
 
-// maxUserFile limits how many bytes of passwd and group files are read.
-const maxUserFile = 4 << 20
-
-// userFiles are the /etc/passwd and /etc/group of an image, read on first use.
-type userFiles struct {
-	mu     sync.Mutex
-	read   bool
-	users  []user.User
-	groups []user.Group
+// users are the results of looking up users in an image. Its /etc/passwd and /etc/group are not kept, because an image may have large ones.
+type users struct {
+	mu    sync.Mutex
+	known map[string]spec.User
 }
 
+// Limits of the results that are kept for an image.
+const (
+	maxKnown       = 32
+	maxKnownGroups = 256
+)
+
 // ResolveUser returns the numeric ids of the image's USER, from its /etc/passwd and /etc/group. uid and gid override it where not nil. The
-// files are cached by image.
+// result is cached by image.
 func (s *Store) ResolveUser(ctx context.Context, img *image.Image, uid, gid *int64) (spec.User, error) {
 	ctx = s.Namespaced(ctx)
 	d, err := s.describedAs(ctx, img)
 	if err != nil {
 		return spec.User{}, err
 	}
-	if err := d.users.load(func() ([]user.User, []user.Group, error) { return s.readUsers(ctx, d.chainID) }); err != nil {
-		return spec.User{}, fmt.Errorf("users of image %s: %w", img.Name, err)
+	u, err := d.users.get(uid, gid, func() (u spec.User, err error) {
+		err = s.View(ctx, d.chainID, func(root string) error {
+			var rerr error
+			u, rerr = resolve(func(name string) (io.ReadCloser, error) { return openIn(root, name) }, d.config.User, uid, gid)
+			return rerr
+		})
+		return u, err
+	})
+	if err != nil {
+		return spec.User{}, fmt.Errorf("user of image %s: %w", img.Name, err)
 	}
-	return resolve(&d.users, d.config.User, uid, gid)
+	return u, nil
 }
 
 // describedAs returns the description that img was made from.
@@ -65,46 +73,32 @@ func (s *Store) describedAs(ctx context.Context, img *image.Image) (*description
 	return s.describe(ctx, rec)
 }
 
-func (f *userFiles) load(read func() ([]user.User, []user.Group, error)) (err error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.read {
-		return nil
+// get returns a known result, or looks it up. One is looked up at a time.
+func (k *users) get(uid, gid *int64, look func() (spec.User, error)) (spec.User, error) {
+	key := optional(uid) + ":" + optional(gid)
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if u, ok := k.known[key]; ok {
+		u.Groups = slices.Clone(u.Groups)
+		return u, nil
 	}
-	f.users, f.groups, err = read()
-	f.read = err == nil
-	return err
+	u, err := look()
+	if err != nil || len(u.Groups) > maxKnownGroups {
+		return u, err
+	}
+	if k.known == nil || len(k.known) == maxKnown {
+		k.known = map[string]spec.User{}
+	}
+	k.known[key] = u
+	u.Groups = slices.Clone(u.Groups)
+	return u, nil
 }
 
-func (s *Store) readUsers(ctx context.Context, chainID string) (users []user.User, groups []user.Group, err error) {
-	err = s.View(ctx, chainID, func(root string) error {
-		var rerr error
-		users, groups, rerr = readUserFiles(root)
-		return rerr
-	})
-	return users, groups, err
-}
-
-func readUserFiles(root string) ([]user.User, []user.Group, error) {
-	p, err := openIn(root, "/etc/passwd")
-	if err != nil {
-		return nil, nil, err
+func optional(n *int64) string {
+	if n == nil {
+		return ""
 	}
-	defer func() { _ = p.Close() }()
-	users, err := user.ParsePasswd(p)
-	if err != nil {
-		return nil, nil, fmt.Errorf("/etc/passwd: %w", err)
-	}
-	g, err := openIn(root, "/etc/group")
-	if err != nil {
-		return nil, nil, err
-	}
-	defer func() { _ = g.Close() }()
-	groups, err := user.ParseGroup(g)
-	if err != nil {
-		return nil, nil, fmt.Errorf("/etc/group: %w", err)
-	}
-	return users, groups, nil
+	return strconv.FormatInt(*n, 10)
 }
 
 // openIn opens a regular file of an image, with symbolic links resolved inside the image. A missing file is returned as an empty one.
@@ -129,10 +123,7 @@ func openIn(root, name string) (io.ReadCloser, error) {
 		_ = f.Close()
 		return nil, err
 	}
-	return struct {
-		io.Reader
-		io.Closer
-	}{io.LimitReader(f, maxUserFile), f}, nil
+	return f, nil
 }
 
 // pathless removes the path of the temporary mount from an error.
@@ -145,7 +136,7 @@ func pathless(err error) error {
 
 // resolve follows containerd's CRI plugin (oci.WithUser, WithUserID, WithAdditionalGIDs): a uid without a group gets the group of its
 // passwd entry, or 0; names must exist; supplementary groups are those that list the user's name.
-func resolve(f *userFiles, imageUser string, uid, gid *int64) (spec.User, error) {
+func resolve(open opener, imageUser string, uid, gid *int64) (spec.User, error) {
 	name, groupName, hasGroup := strings.Cut(imageUser, ":")
 	if name == "" {
 		name = "0"
@@ -153,62 +144,36 @@ func resolve(f *userFiles, imageUser string, uid, gid *int64) (spec.User, error)
 	if uid != nil {
 		name, hasGroup = strconv.FormatInt(*uid, 10), false
 	}
-	var u spec.User
-	entry, err := f.user(name)
+	entry, err := findUser(open, name)
 	if err != nil {
-		return u, err
+		return spec.User{}, err
 	}
-	if u.UID, err = id("uid", int64(entry.Uid)); err == nil {
-		u.GID, err = id("gid", int64(entry.Gid))
+	want := wantedGroups{user: entry.name}
+	var u spec.User
+	if u.UID, err = id("uid", entry.uid); err == nil {
+		u.GID, err = id("gid", entry.gid)
 	}
-	switch {
+	switch n, nerr := strconv.ParseInt(groupName, 10, 64); {
 	case err != nil:
 	case gid != nil:
 		u.GID, err = id("gid", *gid)
+	case hasGroup && (nerr == nil || errors.Is(nerr, strconv.ErrRange)):
+		u.GID, err = id("gid", n)
 	case hasGroup:
-		u.GID, err = f.group(groupName)
+		want.primary = &groupName
 	}
 	if err != nil {
 		return spec.User{}, err
 	}
-	for _, g := range f.groups {
-		// The primary group is not supplementary. A uid without a passwd entry has no name that groups could list.
-		if g.Name != entry.Name && slices.Contains(g.List, entry.Name) && entry.Name != "" {
-			u.Groups = append(u.Groups, uint32(g.Gid))
-		}
+	found, err := findGroups(open, want)
+	if err == nil && want.primary != nil {
+		u.GID, err = id("gid", found.primary)
 	}
+	if err != nil {
+		return spec.User{}, err
+	}
+	u.Groups = found.supplementary
 	return u, nil
-}
-
-// user finds a user by name or uid. A uid without a passwd entry has group 0 and no name.
-func (f *userFiles) user(name string) (user.User, error) {
-	n, err := strconv.ParseInt(name, 10, 64)
-	if errors.Is(err, strconv.ErrRange) {
-		return user.User{}, fmt.Errorf("uid %s is out of range", name)
-	}
-	byName := err != nil
-	for _, u := range f.users {
-		if (byName && u.Name == name) || (!byName && int64(u.Uid) == n) {
-			return u, nil
-		}
-	}
-	if byName {
-		return user.User{}, fmt.Errorf("the image's /etc/passwd has no user %q", name)
-	}
-	return user.User{Uid: int(n)}, nil
-}
-
-func (f *userFiles) group(name string) (uint32, error) {
-	n, err := strconv.ParseInt(name, 10, 64)
-	if err == nil || errors.Is(err, strconv.ErrRange) {
-		return id("gid", n)
-	}
-	for _, g := range f.groups {
-		if g.Name == name {
-			return uint32(g.Gid), nil
-		}
-	}
-	return 0, fmt.Errorf("the image's /etc/group has no group %q", name)
 }
 
 func id(what string, n int64) (uint32, error) {
