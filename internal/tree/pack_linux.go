@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"monopod/internal/foreign"
 )
 
 // Pack writes a file, or a directory with everything below it, as a tar stream under that name. Skipped files are reported to warn, which
@@ -49,7 +51,7 @@ func (p *packer) add(f *os.File, name string, depth int) (bool, error) {
 	h := &tar.Header{Name: name, Mode: int64(st.Mode & 0o7777), ModTime: time.Unix(st.Mtim.Unix())}
 	kind := st.Mode & unix.S_IFMT
 	if kind == unix.S_IFREG || kind == unix.S_IFDIR {
-		if made, err := kernelMade(f); made || err != nil {
+		if made, err := foreign.KernelMade(f); made || err != nil {
 			p.addf("%s was skipped: it is a virtual file of the kernel", name)
 			return false, err
 		}
@@ -82,7 +84,7 @@ func linkOf(f *os.File) (string, error) {
 
 // file adds as much of a file as it had when it was looked at.
 func (p *packer) file(place *os.File, h *tar.Header) error {
-	f, err := os.OpenFile(again(place), os.O_RDONLY|unix.O_NONBLOCK, 0)
+	f, _, err := foreign.Open(place, unix.O_RDONLY)
 	if err != nil {
 		return pathError(err, h.Name)
 	}
@@ -129,11 +131,10 @@ func (p *packer) directory(place *os.File, h *tar.Header, name string, depth int
 	if depth == maxDepth {
 		return fmt.Errorf("%s: directories are nested more than %d deep", name, maxDepth)
 	}
-	fd, err := unix.Openat(int(place.Fd()), ".", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	dir, err := foreign.List(place)
 	if err != nil {
-		return &fs.PathError{Op: "open", Path: name, Err: err}
+		return pathError(err, name)
 	}
-	dir := os.NewFile(uintptr(fd), name)
 	defer dir.Close()
 	if err := p.tar.WriteHeader(h); err != nil {
 		return err
@@ -156,14 +157,13 @@ func (p *packer) directory(place *os.File, h *tar.Header, name string, depth int
 
 // entry adds what has a name in a directory, unless it is gone.
 func (p *packer) entry(dir *os.File, base, name string, depth int) error {
-	fd, err := unix.Openat(int(dir.Fd()), base, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	f, err := foreign.Find(dir, base, foreign.Itself)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil
 	case err != nil:
-		return &fs.PathError{Op: "open", Path: name, Err: err}
+		return pathError(err, name)
 	}
-	f := os.NewFile(uintptr(fd), name)
 	defer f.Close()
 	_, err = p.add(f, name, depth+1)
 	return err

@@ -14,6 +14,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"monopod/internal/foreign"
 )
 
 // Options of Unpack.
@@ -198,7 +200,7 @@ func (u *unpacker) enter(dir string) error {
 	if err != nil {
 		return err
 	}
-	made, err := kernelMade(parent)
+	made, err := foreign.KernelMade(parent)
 	if made {
 		err = errKernelMade
 	}
@@ -256,7 +258,7 @@ func (u *unpacker) chmod(name string, mode fs.FileMode) error {
 		return err
 	}
 	defer dir.Close()
-	return os.Chmod(again(dir), mode)
+	return foreign.Chmod(dir, uint32(mode.Perm()))
 }
 
 // finish gives the directories the modes that they should have.
@@ -293,23 +295,19 @@ func (u *unpacker) create(base string, mode fs.FileMode) (f *os.File, fresh bool
 	if err := u.clear(base); err != nil {
 		return nil, false, err
 	}
-	fd, err := unix.Openat(u.fd(), base, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, uint32(mode))
-	if err != nil {
-		return nil, false, err
-	}
-	return os.NewFile(uintptr(fd), base), true, nil
+	f, err = foreign.Create(u.parent, base, mode)
+	return f, err == nil, err
 }
 
 // rewrite opens an existing file and truncates it; nil if it is not a regular file.
 func (u *unpacker) rewrite(base string) (*os.File, error) {
-	fd, err := unix.Openat(u.fd(), base, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	place, err := foreign.Find(u.parent, base, foreign.Itself)
 	if err != nil {
 		return nil, err
 	}
-	place := os.NewFile(uintptr(fd), base)
 	defer place.Close()
 	var st unix.Stat_t
-	if err := unix.Fstat(fd, &st); err != nil {
+	if err := unix.Fstat(int(place.Fd()), &st); err != nil {
 		return nil, err
 	}
 	switch st.Mode & unix.S_IFMT {
@@ -319,10 +317,11 @@ func (u *unpacker) rewrite(base string) (*os.File, error) {
 	default:
 		return nil, nil
 	}
-	if made, err := kernelMade(place); made || err != nil {
-		return nil, errors.Join(err, errKernelMade)
+	f, _, err := foreign.Open(place, unix.O_WRONLY|unix.O_TRUNC)
+	if errors.Is(err, foreign.ErrKernel) {
+		err = errKernelMade
 	}
-	return os.OpenFile(again(place), os.O_WRONLY|os.O_TRUNC|unix.O_NONBLOCK, 0)
+	return f, err
 }
 
 // clear makes room for what is not a directory.

@@ -25,7 +25,7 @@ func TestRelabel(t *testing.T) {
 	ctrdtest.Check(t, os.Symlink(outside, filepath.Join(volume, "link")))
 	ctrdtest.Check(t, unix.Mkfifo(filepath.Join(volume, "fifo"), 0o600))
 	const label = "system_u:object_r:container_file_t:s0:c1,c2"
-	ctrdtest.Check(t, confine.Relabel(volume, label))
+	ctrdtest.Check(t, confine.Relabel(t.Context(), volume, label))
 	for _, name := range []string{".", "sub", "sub/file", "link", "fifo"} {
 		if got, err := labelOf(filepath.Join(volume, name)); got != label || err != nil {
 			t.Errorf("%s has %q: %v", name, got, err)
@@ -34,7 +34,7 @@ func TestRelabel(t *testing.T) {
 	if got, err := labelOf(outside); !errors.Is(err, unix.ENODATA) {
 		t.Errorf("what a link leads to has %q: %v", got, err)
 	}
-	ctrdtest.Check(t, confine.Relabel(outside, label))
+	ctrdtest.Check(t, confine.Relabel(t.Context(), outside, label))
 	if got, err := labelOf(outside); got != label || err != nil {
 		t.Errorf("a file has %q: %v", got, err)
 	}

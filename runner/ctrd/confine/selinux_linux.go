@@ -1,9 +1,9 @@
 package confine
 
 import (
+	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -11,6 +11,7 @@ import (
 	specs "github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/sys/unix"
 
+	"monopod/internal/foreign"
 	"monopod/runner"
 	"monopod/runner/ctrd/fault"
 	"monopod/runner/spec"
@@ -63,7 +64,7 @@ func readSELinuxPolicy(dir string) (selinux.Policy, error) {
 }
 
 // AddLabels adds the labels to a spec, and to our files that it mounts. Host paths and images keep theirs.
-func (r *Profiles) AddLabels(s *specs.Spec, in spec.Input) error {
+func (r *Profiles) AddLabels(ctx context.Context, s *specs.Spec, in spec.Input) error {
 	labels, err := r.labels(in)
 	if err != nil {
 		return fault.Step(runner.ReasonCreateContainerConfigError, err)
@@ -73,7 +74,7 @@ func (r *Profiles) AddLabels(s *specs.Spec, in spec.Input) error {
 		return nil
 	}
 	for path := range r.labeled(s, in) {
-		if err := Relabel(path, labels.Mount); err != nil {
+		if err := Relabel(ctx, path, labels.Mount); err != nil {
 			return fault.Step(runner.ReasonCreateContainerError, fmt.Errorf("seLinuxOptions: label %s: %w", path, err))
 		}
 	}
@@ -99,39 +100,20 @@ func (r *Profiles) labeled(s *specs.Spec, in spec.Input) map[string]bool {
 	return paths
 }
 
-// Relabel labels a file, or a directory tree. Containers may write to the tree concurrently: links are not followed out of it, and
-// vanished files are skipped.
-func Relabel(path, label string) error {
-	info, err := os.Lstat(path)
+// Relabel labels a file, or a directory tree. Containers may write to the tree concurrently: links are not followed out of it, vanished
+// files are skipped, and nothing is opened but directories.
+func Relabel(ctx context.Context, path, label string) error {
+	top, err := foreign.At(path, unix.O_NOFOLLOW)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = top.Close() }()
+	info, err := top.Stat()
 	if err != nil {
 		return err
 	}
 	if !info.IsDir() {
-		return unix.Lsetxattr(path, SelinuxXattr, []byte(label), 0)
+		return foreign.SetXattr(top, SelinuxXattr, label)
 	}
-	root, err := os.OpenRoot(path)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = root.Close() }()
-	return fs.WalkDir(root.FS(), ".", func(name string, _ fs.DirEntry, err error) error {
-		if err == nil {
-			err = relabelOne(root, name, label)
-		}
-		if errors.Is(err, fs.ErrNotExist) {
-			return nil
-		}
-		return err
-	})
-}
-
-// relabelOne labels a file relative to the root of the tree.
-func relabelOne(root *os.Root, name, label string) error {
-	dir, err := root.Open(filepath.Dir(name))
-	if err != nil {
-		return err
-	}
-	defer func() { _ = dir.Close() }()
-	at := fmt.Sprintf("/proc/self/fd/%d/%s", dir.Fd(), filepath.Base(name))
-	return unix.Lsetxattr(at, SelinuxXattr, []byte(label), 0)
+	return foreign.Walk(ctx, top, func(_ string, place *os.File) error { return foreign.SetXattr(place, SelinuxXattr, label) })
 }

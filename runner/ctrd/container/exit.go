@@ -13,28 +13,12 @@ import (
 	"golang.org/x/sys/unix"
 
 	"monopod/internal/atomicfile"
+	"monopod/internal/regular"
 	"monopod/runner"
 	"monopod/runner/ctrd/logs"
 	"monopod/runner/ctrd/record"
 	"monopod/runner/ctrd/shim"
 )
-
-// openRegular opens a regular file for reading. It does not follow a link or block on a FIFO.
-func openRegular(path string) (*os.File, error) {
-	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
-	if err != nil {
-		return nil, err
-	}
-	fi, err := f.Stat()
-	if err == nil && !fi.Mode().IsRegular() {
-		err = fmt.Errorf("%s is not a regular file", path)
-	}
-	if err != nil {
-		_ = f.Close()
-		return nil, err
-	}
-	return f, nil
-}
 
 // exitUnknown is the exit code of a process whose exit was not observed.
 const exitUnknown = 255
@@ -176,15 +160,11 @@ func readTail(path string, n int) string {
 	if path == "" || n <= 0 {
 		return ""
 	}
-	f, err := openRegular(path)
+	f, fi, err := regular.Open(path, unix.O_NOFOLLOW)
 	if err != nil {
 		return ""
 	}
 	defer func() { _ = f.Close() }()
-	fi, err := f.Stat()
-	if err != nil {
-		return ""
-	}
 	if off := fi.Size() - int64(n); off > 0 {
 		if _, err := f.Seek(off, io.SeekStart); err != nil {
 			return ""

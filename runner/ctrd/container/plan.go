@@ -269,7 +269,7 @@ func (r *Planner) planContainer(ctx context.Context, key manifests.Key, pod *man
 	}
 	in.CPUs, in.ExclusiveCPUs = r.PodCgroups.CpusOf(own)
 	n := &newContainer{sandbox: sb, image: img, cpus: in.CPUs, stdin: c.Stdin, release: release, undo: undo}
-	if n.spec, err = r.buildSpec(in); err != nil {
+	if n.spec, err = r.buildSpec(ctx, in); err != nil {
 		undo()
 		return nil, fault.Step(runner.ReasonCreateContainerConfigError, err)
 	}
@@ -331,7 +331,7 @@ func postStart(c *corev1.Container) runner.PostStart {
 }
 
 // buildSpec builds the spec, with the parts that need containerd or our directories.
-func (r *Planner) buildSpec(in spec.Input) (*specs.Spec, error) {
+func (r *Planner) buildSpec(ctx context.Context, in spec.Input) (*specs.Spec, error) {
 	s, err := build.Spec(in)
 	if err != nil {
 		return nil, err
@@ -344,7 +344,7 @@ func (r *Planner) buildSpec(in spec.Input) (*specs.Spec, error) {
 	if err := r.Profiles.AddProfiles(s, in); err != nil {
 		return nil, err
 	}
-	return s, r.Profiles.AddLabels(s, in)
+	return s, r.Profiles.AddLabels(ctx, s, in)
 }
 
 // keepMessage returns the annotations that make the shim copy the message.

@@ -5,11 +5,14 @@
 package fsgroup
 
 import (
-	"errors"
+	"context"
 	"fmt"
 	"io/fs"
 	"os"
-	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"monopod/internal/foreign"
 )
 
 // Owner is the group of the files of a volume.
@@ -22,39 +25,28 @@ type Owner struct {
 
 // Mode bits that are added for the group.
 const (
-	readWrite  fs.FileMode = 0o660
-	searchable fs.FileMode = 0o110
+	readWrite  = 0o660
+	searchable = 0o110
 )
 
 // Apply changes the group of a directory tree: files become readable and writable for it, directories also searchable, with the
 // setgid bit so that new files inherit the group. Of symlinks only the group changes. Containers may write to the tree
-// concurrently: links are not followed out of it, and vanished files are skipped.
-func Apply(dir string, o Owner) error {
-	info, err := os.Lstat(dir)
+// concurrently: links are not followed out of it, vanished files are skipped, and nothing is opened but directories.
+func Apply(ctx context.Context, dir string, o Owner) error {
+	root, err := foreign.Dir(dir)
 	if err != nil {
 		return err
 	}
-	if o.OnRootMismatch && o.matches(info) {
+	defer func() { _ = root.Close() }()
+	var st unix.Stat_t
+	if err := unix.Fstat(int(root.Fd()), &st); err != nil {
+		return &fs.PathError{Op: "stat", Path: dir, Err: err}
+	}
+	if o.OnRootMismatch && o.matches(st) {
 		return nil
 	}
-	root, err := os.OpenRoot(dir)
-	if err != nil {
-		return err
-	}
-	defer root.Close()
 	// The root comes last, so that an interrupted walk is repeated.
-	err = fs.WalkDir(root.FS(), ".", func(path string, d fs.DirEntry, err error) error {
-		if err == nil && path != "." {
-			err = o.own(root, path, d)
-		}
-		if errors.Is(err, fs.ErrNotExist) {
-			return nil
-		}
-		return err
-	})
-	if err == nil {
-		err = o.own(root, ".", fs.FileInfoToDirEntry(info))
-	}
+	err = foreign.Walk(ctx, root, func(_ string, place *os.File) error { return o.own(place) })
 	if err != nil {
 		return fmt.Errorf("give to fsGroup %d: %w", o.GID, err)
 	}
@@ -62,31 +54,31 @@ func Apply(dir string, o Owner) error {
 }
 
 // own changes one file.
-func (o Owner) own(root *os.Root, path string, d fs.DirEntry) error {
-	if err := root.Lchown(path, -1, int(o.GID)); err != nil {
+func (o Owner) own(place *os.File) error {
+	if err := foreign.Chgrp(place, int(o.GID)); err != nil {
 		return err
 	}
-	if d.Type()&fs.ModeSymlink != 0 {
+	var st unix.Stat_t // after the change of the group, which removes setuid bits
+	if err := unix.Fstat(int(place.Fd()), &st); err != nil {
+		return &fs.PathError{Op: "stat", Path: place.Name(), Err: err}
+	}
+	kind := st.Mode & unix.S_IFMT
+	if kind == unix.S_IFLNK {
 		return nil
 	}
-	info, err := root.Lstat(path)
-	if err != nil {
-		return err
-	}
-	return root.Chmod(path, (info.Mode()&^fs.ModeType)|bits(info.IsDir()))
+	return foreign.Chmod(place, st.Mode&0o7777|bits(kind == unix.S_IFDIR))
 }
 
 // bits returns the minimum mode of a file or directory.
-func bits(dir bool) fs.FileMode {
+func bits(dir bool) uint32 {
 	if dir {
-		return readWrite | searchable | fs.ModeSetgid
+		return readWrite | searchable | unix.S_ISGID
 	}
 	return readWrite
 }
 
 // matches reports whether a volume's root needs no change.
-func (o Owner) matches(info fs.FileInfo) bool {
-	st, ok := info.Sys().(*syscall.Stat_t)
+func (o Owner) matches(st unix.Stat_t) bool {
 	want := bits(true)
-	return ok && int64(st.Gid) == o.GID && info.Mode()&want == want
+	return int64(st.Gid) == o.GID && st.Mode&want == want
 }

@@ -1,11 +1,15 @@
 package fsgroup
 
 import (
+	"errors"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"syscall"
 	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // tree makes a volume: dir (0700) with file (0600), link to a file outside, and the file outside (0600).
@@ -47,7 +51,7 @@ func aGroup() int {
 func TestTheWholeVolumeGoesToTheGroup(t *testing.T) {
 	dir, outside := tree(t)
 	gid := aGroup()
-	if err := Apply(dir, Owner{GID: int64(gid)}); err != nil {
+	if err := Apply(t.Context(), dir, Owner{GID: int64(gid)}); err != nil {
 		t.Fatal(err)
 	}
 	const ofDir = 0o770 | fs.ModeSetgid
@@ -73,7 +77,7 @@ func TestTheStickyBitStays(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if err := Apply(dir, Owner{GID: int64(aGroup()), OnRootMismatch: onMismatch}); err != nil {
+		if err := Apply(t.Context(), dir, Owner{GID: int64(aGroup()), OnRootMismatch: onMismatch}); err != nil {
 			t.Fatal(err)
 		}
 		for _, d := range []string{dir, sub} {
@@ -87,7 +91,7 @@ func TestTheStickyBitStays(t *testing.T) {
 func TestOnRootMismatchLooksAtTheRootOnly(t *testing.T) {
 	dir, _ := tree(t)
 	o := Owner{GID: int64(aGroup()), OnRootMismatch: true}
-	if err := Apply(dir, o); err != nil {
+	if err := Apply(t.Context(), dir, o); err != nil {
 		t.Fatal(err)
 	}
 	file := filepath.Join(dir, "sub", "file")
@@ -97,17 +101,50 @@ func TestOnRootMismatchLooksAtTheRootOnly(t *testing.T) {
 	if err := os.Chmod(file, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := Apply(dir, o); err != nil {
+	if err := Apply(t.Context(), dir, o); err != nil {
 		t.Fatal(err)
 	}
 	if mode, _ := modeOf(t, file); mode != 0o600 {
 		t.Errorf("with a matching root the file became %v", mode)
 	}
 	o.OnRootMismatch = false
-	if err := Apply(dir, o); err != nil {
+	if err := Apply(t.Context(), dir, o); err != nil {
 		t.Fatal(err)
 	}
 	if mode, _ := modeOf(t, file); mode != 0o660 {
 		t.Errorf("with the policy Always the file became %v", mode)
+	}
+}
+
+// TestAContainerThatSwapsADirectoryForAFIFOBlocksNothing swaps them as often as it can, while the group is changed again and again.
+func TestAContainerThatSwapsADirectoryForAFIFOBlocksNothing(t *testing.T) {
+	dir, _ := tree(t)
+	sub, fifo := filepath.Join(dir, "sub"), filepath.Join(dir, "fifo")
+	if err := unix.Mkfifo(fifo, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() {
+		var errs []error
+		for range 300 {
+			errs = append(errs, Apply(t.Context(), dir, Owner{GID: int64(aGroup())}))
+		}
+		ended <- errors.Join(errs...)
+	}()
+	deadline := time.After(time.Minute)
+	for {
+		select {
+		case err := <-ended:
+			if err != nil {
+				t.Error(err)
+			}
+			return
+		case <-deadline:
+			t.Fatal("the walk is blocked")
+		default:
+			if err := unix.Renameat2(unix.AT_FDCWD, sub, unix.AT_FDCWD, fifo, unix.RENAME_EXCHANGE); err != nil {
+				t.Fatal(err)
+			}
+		}
 	}
 }

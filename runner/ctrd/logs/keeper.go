@@ -16,6 +16,8 @@ import (
 
 	"github.com/klauspost/compress/gzip"
 	"golang.org/x/sys/unix"
+
+	"monopod/internal/regular"
 )
 
 // Limits bound the log files. Zero values mean no limit.
@@ -239,7 +241,7 @@ func (k *keeper) sweep(path string) (family, error) {
 
 // compress replaces a rotated file by a .gz, after that has been synced to disk.
 func (k *keeper) compress(path string) (err error) {
-	src, err := os.Open(path)
+	src, st, err := regular.Open(path, unix.O_NOFOLLOW)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil // one too many meanwhile
 	}
@@ -247,10 +249,6 @@ func (k *keeper) compress(path string) (err error) {
 		return err
 	}
 	defer src.Close()
-	st, err := src.Stat()
-	if err != nil {
-		return err
-	}
 	tmp := path + tmpSuffix
 	dst, err := os.OpenFile(tmp, os.O_CREATE|os.O_EXCL|os.O_WRONLY|unix.O_NOFOLLOW, st.Mode().Perm())
 	if err != nil {

@@ -12,6 +12,9 @@ import (
 
 	"github.com/klauspost/compress/flate"
 	"github.com/klauspost/compress/gzip"
+	"golang.org/x/sys/unix"
+
+	"monopod/internal/regular"
 )
 
 // part is one open file of a log. It stays valid when the file is renamed or removed.
@@ -97,7 +100,7 @@ func openRotated(path, stamp string) (*part, error) {
 }
 
 func openPart(path, stamp string, gz bool) (*part, error) {
-	f, err := os.Open(path)
+	f, _, err := regular.Open(path, unix.O_NOFOLLOW)
 	if err != nil {
 		return nil, err
 	}

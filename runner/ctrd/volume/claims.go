@@ -2,6 +2,7 @@ package volume
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -91,7 +92,7 @@ func (r *Storage) usersOf(claim string) []*record.Sandbox {
 
 // prepareStorage prepares a volume that outlives the pod or is remote. Its errors have the reason FailedMount: the obstacle may
 // last.
-func (r *Storage) prepareStorage(pod *corev1.Pod, q Request, p volumeplan.Plan) (spec.Volume, error) {
+func (r *Storage) prepareStorage(ctx context.Context, pod *corev1.Pod, q Request, p volumeplan.Plan) (spec.Volume, error) {
 	s, readOnly := storage{NFS: p.NFS, ISCSI: p.ISCSI}, false
 	var err error
 	if p.Claim != nil {
@@ -101,6 +102,9 @@ func (r *Storage) prepareStorage(pod *corev1.Pod, q Request, p volumeplan.Plan) 
 	v := spec.Volume{ReadOnly: readOnly}
 	if err == nil {
 		v, err = r.attach(pod, q, p.Name, s, readOnly)
+	}
+	if err == nil && s.owned() && !s.Block && !v.ReadOnly {
+		err = r.giveToGroup(ctx, pod, p.Name, v.HostPath)
 	}
 	if err != nil {
 		return v, failedMount(p.Name, err)
@@ -251,17 +255,15 @@ func (r *Storage) attach(pod *corev1.Pod, q Request, volume string, s storage, r
 	}
 	target := func(kind string) string { return remote.Target(r.Dirs.PodDir(string(pod.UID)), kind, volume) }
 	var err error
-	owned := true // fsGroup applies
 	switch {
 	case s.Directory != "":
 		v.HostPath, err = s.Directory, makeVolumeDir(s.Directory)
 	case s.HostPath != nil:
-		owned = false
 		v.HostPath, err = prepareHostPath(volumeplan.HostPathOf(s.HostPath))
 	case s.Local != nil:
 		v.HostPath, err = r.attachLocal(target("local-volume"), s, readOnly)
 	case s.NFS != nil:
-		owned, v.HostPath = false, target("nfs")
+		v.HostPath = target("nfs")
 		v.ReadOnly = readOnly || s.NFS.ReadOnly
 		err = r.Remote.NFS(v.HostPath, s.NFS, readOnly, s.Options)
 	case s.ISCSI != nil:
@@ -276,11 +278,11 @@ func (r *Storage) attach(pod *corev1.Pod, q Request, volume string, s storage, r
 	if s.Block {
 		return asDevice(v)
 	}
-	if owned && !v.ReadOnly {
-		err = r.giveToGroup(pod, volume, v.HostPath)
-	}
-	return v, err
+	return v, nil
 }
+
+// owned reports whether fsGroup applies.
+func (s storage) owned() bool { return s.HostPath == nil && s.NFS == nil }
 
 // attachLocal returns the directory or device of a local volume, which must exist. It mounts a device that has a file system.
 func (r *Storage) attachLocal(target string, s storage, readOnly bool) (string, error) {
@@ -353,7 +355,7 @@ func makeVolumeDir(path string) error {
 
 // giveToGroup changes the group of a volume to the pod's fsGroup, once for each pod as fsGroupChangePolicy requires, later only if
 // the group of its root differs.
-func (r *Storage) giveToGroup(pod *corev1.Pod, volume, dir string) error {
+func (r *Storage) giveToGroup(ctx context.Context, pod *corev1.Pod, volume, dir string) error {
 	sec := pod.Spec.SecurityContext
 	if sec == nil || sec.FSGroup == nil {
 		return nil
@@ -365,7 +367,7 @@ func (r *Storage) giveToGroup(pod *corev1.Pod, volume, dir string) error {
 	if p := sec.FSGroupChangePolicy; p != nil && *p == corev1.FSGroupChangeOnRootMismatch {
 		o.OnRootMismatch = true
 	}
-	if err := fsgroup.Apply(dir, o); err != nil || once {
+	if err := fsgroup.Apply(ctx, dir, o); err != nil || once {
 		return err
 	}
 	if err := os.MkdirAll(filepath.Dir(mark), 0o750); err != nil {

@@ -1,6 +1,7 @@
 package volume
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -18,7 +19,7 @@ import (
 
 // prepareEmptyDir creates the directory or the mount; an existing one is kept. recorded is the manifest that it was created by:
 // after an edit of its medium the volume is a new one, for the containers that are created after the edit.
-func (r *Pods) prepareEmptyDir(uid string, p volumeplan.Plan, recorded *manifests.Pod) error {
+func (r *Pods) prepareEmptyDir(ctx context.Context, uid string, p volumeplan.Plan, recorded *manifests.Pod) error {
 	path, e := r.Dirs.EmptyDir(uid, p.Name), p.EmptyDir
 	there, err := EmptyDirAt(path)
 	if err != nil {
@@ -31,7 +32,10 @@ func (r *Pods) prepareEmptyDir(uid string, p volumeplan.Plan, recorded *manifest
 			return err
 		}
 	default:
-		return keepEmptyDir(path, e, recordedMode(recorded, p.Name))
+		if err := keepEmptyDir(path, e, recordedMode(recorded, p.Name)); err != nil {
+			return err
+		}
+		return regroup(ctx, path, e.GID)
 	}
 	switch wantedAt(e) {
 	case tmpfs:
@@ -123,7 +127,7 @@ func clearEmptyDir(path string, there medium) error {
 	return os.Remove(path)
 }
 
-// keepEmptyDir applies edits of size, mode and group to an existing emptyDir. A mode that a container has set stays unless that of
+// keepEmptyDir applies edits of size and mode to an existing emptyDir. A mode that a container has set stays unless that of
 // the manifest changes.
 func keepEmptyDir(path string, e *volumeplan.EmptyDir, was fs.FileMode) error {
 	if e.Memory {
@@ -132,11 +136,9 @@ func keepEmptyDir(path string, e *volumeplan.EmptyDir, was fs.FileMode) error {
 		}
 	}
 	if was != e.Mode {
-		if err := ownEmptyDir(path, e); err != nil {
-			return err
-		}
+		return ownEmptyDir(path, e)
 	}
-	return regroup(path, e.GID)
+	return nil
 }
 
 // resizeTmpfs changes the size of a tmpfs. The kernel refuses less than what is used.
@@ -186,9 +188,9 @@ func ownEmptyDir(path string, e *volumeplan.EmptyDir) error {
 
 // regroup changes the group of an existing emptyDir after an edit. Usually it finds nothing to change: the directory was created
 // with the group.
-func regroup(path string, gid *int64) error {
+func regroup(ctx context.Context, path string, gid *int64) error {
 	if gid == nil {
 		return nil
 	}
-	return fsgroup.Apply(path, fsgroup.Owner{GID: *gid, OnRootMismatch: true})
+	return fsgroup.Apply(ctx, path, fsgroup.Owner{GID: *gid, OnRootMismatch: true})
 }

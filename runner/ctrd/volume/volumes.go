@@ -61,9 +61,9 @@ func (r *Pods) PrepareVolumes(ctx context.Context, pod *corev1.Pod, q Request) (
 			ref := ImageOf(&manifests.Pod{Images: q.Images}, manifests.ImageVolume(p.Name), p.Image.Reference)
 			err = r.ImageVolumes.prepareImageVolume(ctx, q.Sandbox, ref, &v)
 		case p.EmptyDir != nil:
-			v.HostPath, err = r.Dirs.EmptyDir(string(pod.UID), p.Name), r.prepareEmptyDir(string(pod.UID), p, q.Sandbox.Pod)
+			v.HostPath, err = r.Dirs.EmptyDir(string(pod.UID), p.Name), r.prepareEmptyDir(ctx, string(pod.UID), p, q.Sandbox.Pod)
 		default:
-			v, err = r.ClaimVolumes.prepareStorage(pod, q, p)
+			v, err = r.ClaimVolumes.prepareStorage(ctx, pod, q, p)
 		}
 		if _, told := errors.AsType[*runner.StepError](err); err != nil && !told {
 			err = fmt.Errorf("volume %q: %w", p.Name, err)
@@ -139,7 +139,13 @@ func createHostPath(h volumeplan.HostPath) error {
 	case volumeplan.CreateDirectory:
 		return os.MkdirAll(h.Path, 0o755)
 	case volumeplan.CreateFile:
-		f, err := os.OpenFile(h.Path, os.O_CREATE|os.O_WRONLY, 0o644)
+		// What has appeared meanwhile is not opened: it may be a FIFO or a device.
+		f, err := os.OpenFile(h.Path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
+		if errors.Is(err, fs.ErrExist) {
+			if exists, err := statHostPath(h); exists || err != nil {
+				return err
+			}
+		}
 		if err != nil {
 			return err
 		}

@@ -1,11 +1,14 @@
 package volume
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
+	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
 
 	"monopod/manifests"
@@ -58,7 +61,7 @@ func TestAnEmptyDirIsMadeOnceForEverybody(t *testing.T) {
 	v := &Pods{Dirs: layout.Dirs{Root: t.TempDir()}}
 	plan := volumeplan.Plan{Name: "data", EmptyDir: &volumeplan.EmptyDir{Mode: 0o777}}
 	recorded, path := &manifests.Pod{Object: &corev1.Pod{}}, v.Dirs.EmptyDir("uid", "data")
-	if err := v.prepareEmptyDir("uid", plan, recorded); err != nil {
+	if err := v.prepareEmptyDir(t.Context(), "uid", plan, recorded); err != nil {
 		t.Fatal(err)
 	}
 	fi, err := os.Stat(path)
@@ -72,10 +75,33 @@ func TestAnEmptyDirIsMadeOnceForEverybody(t *testing.T) {
 	if err := os.Chmod(path, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if err := v.prepareEmptyDir("uid", plan, recorded); err != nil {
+	if err := v.prepareEmptyDir(t.Context(), "uid", plan, recorded); err != nil {
 		t.Fatal(err)
 	}
 	if fi, _ = os.Stat(path); fi.Mode().Perm() != 0o700 {
 		t.Errorf("mode was set again to %v", fi.Mode())
+	}
+}
+
+// TestAHostPathThatAppearsMeanwhileIsNotOpened: opening a FIFO would block, and opening a device may start it.
+func TestAHostPathThatAppearsMeanwhileIsNotOpened(t *testing.T) {
+	dir := t.TempDir()
+	h := volumeplan.HostPath{Path: filepath.Join(dir, "fifo"), Type: corev1.HostPathFileOrCreate}
+	if err := unix.Mkfifo(h.Path, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- createHostPath(h) }()
+	select {
+	case err := <-ended:
+		if err == nil {
+			t.Error("a FIFO counts as a file")
+		}
+	case <-time.After(time.Minute):
+		t.Fatal("it is blocked")
+	}
+	h.Path = filepath.Join(dir, "file") // by another container of the pod
+	if err := errors.Join(os.WriteFile(h.Path, []byte("content"), 0o600), createHostPath(h)); err != nil {
+		t.Error(err)
 	}
 }

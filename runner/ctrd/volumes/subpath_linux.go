@@ -3,31 +3,25 @@ package volumes
 import (
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"monopod/internal/foreign"
 )
-
-// beneath keeps path resolution inside a volume even if that changes concurrently: the kernel refuses links and ".." that lead out
-// of it, and links of /proc.
-const beneath = unix.RESOLVE_BENEATH | unix.RESOLVE_NO_MAGICLINKS
-
-// resolveTries limits how often a resolution is repeated that failed because of a concurrent rename.
-const resolveTries = 128
 
 // OpenBelow opens sub in a volume, for mounting only (O_PATH). Links are followed within the volume, also absolute ones that point
 // into it. The error matches fs.ErrNotExist if sub does not exist.
 func OpenBelow(volume, sub string) (*os.File, error) {
-	root, err := openRoot(volume)
+	root, err := foreign.Dir(volume)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = root.Close() }()
-	f, err := openIn(root, sub, unix.O_PATH, beneath)
+	f, err := find(root, sub, foreign.Within)
 	if !errors.Is(err, unix.EXDEV) {
 		return f, err
 	}
@@ -44,7 +38,7 @@ func OpenBelow(volume, sub string) (*os.File, error) {
 	if !ok {
 		return nil, err
 	}
-	return openIn(root, inside, unix.O_PATH, beneath|unix.RESOLVE_NO_SYMLINKS)
+	return find(root, inside, foreign.None)
 }
 
 // ReadBelow reads a regular file of a volume; more than limit bytes are an error. The content of the volume is not trusted: it
@@ -55,23 +49,7 @@ func ReadBelow(volume, sub string, limit int) ([]byte, error) {
 		return nil, err
 	}
 	defer func() { _ = place.Close() }()
-	var st unix.Stat_t
-	if err := unix.Fstat(int(place.Fd()), &st); err != nil {
-		return nil, err
-	}
-	if st.Mode&unix.S_IFMT != unix.S_IFREG {
-		return nil, errors.New("not a regular file")
-	}
-	f, err := os.Open(fmt.Sprintf("/proc/self/fd/%d", place.Fd()))
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = f.Close() }()
-	text, err := io.ReadAll(io.LimitReader(f, int64(limit)+1))
-	if err == nil && len(text) > limit {
-		err = fmt.Errorf("larger than %d bytes", limit)
-	}
-	return text, err
+	return foreign.Read(place, limit)
 }
 
 // MakeBelow is OpenBelow but creates missing directories, with the mode of the volume's root. They belong to root, and to the
@@ -90,7 +68,7 @@ func MakeBelow(volume, sub string) (*os.File, error) {
 // makeDirs creates the missing directories of sub one by one, each in the parent that it has opened: a directory that is swapped
 // for a link meanwhile is either still in the volume or not entered.
 func makeDirs(volume, sub string) error {
-	at, err := openRoot(volume)
+	at, err := foreign.Dir(volume)
 	if err != nil {
 		return err
 	}
@@ -131,7 +109,7 @@ func makeDir(parent *os.File, name string, mode uint32) (*os.File, error) {
 	if err != nil && !errors.Is(err, unix.EEXIST) {
 		return nil, err
 	}
-	dir, err := openIn(parent, name, unix.O_DIRECTORY|unix.O_RDONLY, beneath|unix.RESOLVE_NO_SYMLINKS)
+	dir, err := foreign.FindDir(parent, name, foreign.None)
 	if err != nil || !made {
 		return dir, err
 	}
@@ -141,35 +119,20 @@ func makeDir(parent *os.File, name string, mode uint32) (*os.File, error) {
 		return nil, err
 	}
 	// The mode is independent of the umask, and keeps the inherited setgid bit.
-	if err := unix.Fchmod(int(dir.Fd()), mode|st.Mode&unix.S_ISGID); err != nil {
+	if err := foreign.Chmod(dir, mode|st.Mode&unix.S_ISGID); err != nil {
 		_ = dir.Close()
 		return nil, err
 	}
 	return dir, nil
 }
 
-func openRoot(volume string) (*os.File, error) {
-	fd, err := unix.Open(volume, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return nil, &fs.PathError{Op: "open", Path: volume, Err: err}
+// find finds a file of a volume, even if that changes concurrently.
+func find(root *os.File, name string, links foreign.Links) (*os.File, error) {
+	f, err := foreign.Find(root, name, links)
+	if errors.Is(err, unix.EXDEV) || errors.Is(err, unix.ELOOP) {
+		return nil, fmt.Errorf("%s leads out of the volume: %w", name, err)
 	}
-	return os.NewFile(uintptr(fd), volume), nil
-}
-
-func openIn(dir *os.File, name string, flags int, resolve uint64) (*os.File, error) {
-	how := &unix.OpenHow{Flags: uint64(flags) | unix.O_CLOEXEC, Resolve: resolve}
-	for try := 0; ; try++ {
-		fd, err := unix.Openat2(int(dir.Fd()), name, how)
-		switch {
-		case err == nil:
-			return os.NewFile(uintptr(fd), filepath.Join(dir.Name(), name)), nil
-		case errors.Is(err, unix.EINTR), errors.Is(err, unix.EAGAIN) && try < resolveTries:
-			continue
-		case errors.Is(err, unix.EXDEV), errors.Is(err, unix.ELOOP):
-			return nil, fmt.Errorf("%s leads out of the volume: %w", name, err)
-		}
-		return nil, &fs.PathError{Op: "open", Path: name, Err: err}
-	}
+	return f, err
 }
 
 // Bind bind-mounts an open file or directory, with all mounts below it, at target, which must not exist. It mounts the file that
@@ -185,8 +148,7 @@ func Bind(f *os.File, target string) error {
 	if err := makeMountPoint(target, st.Mode&unix.S_IFMT == unix.S_IFDIR); err != nil {
 		return err
 	}
-	source := fmt.Sprintf("/proc/self/fd/%d", f.Fd())
-	if err := unix.Mount(source, target, "", unix.MS_BIND|unix.MS_REC, ""); err != nil {
+	if err := unix.Mount(foreign.Path(f), target, "", unix.MS_BIND|unix.MS_REC, ""); err != nil {
 		_ = os.Remove(target)
 		return fmt.Errorf("bind mount: %w", err)
 	}

@@ -9,6 +9,8 @@ import (
 	"slices"
 
 	"golang.org/x/sys/unix"
+
+	"monopod/internal/foreign"
 )
 
 // maxDepth is the maximum depth of directories; each level holds a file descriptor.
@@ -33,10 +35,15 @@ func SizeWithout(ctx context.Context, dir string, except ...string) (Size, error
 
 // measure returns the usage of a directory, and of all below it except the named entries.
 func measure(ctx context.Context, dir string, except []string) (own, below Size, err error) {
-	f, err := os.OpenFile(dir, os.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
+	place, err := foreign.At(dir, unix.O_DIRECTORY|unix.O_NOFOLLOW)
 	if errors.Is(err, fs.ErrNotExist) {
 		return Size{}, Size{}, nil
 	}
+	if err != nil {
+		return Size{}, Size{}, err
+	}
+	defer place.Close()
+	f, err := foreign.List(place)
 	if err != nil {
 		return Size{}, Size{}, err
 	}
@@ -107,7 +114,7 @@ func (u *usage) addEntry(ctx context.Context, dir *os.File, name string, depth i
 	if !isDir || depth >= maxDepth {
 		return nil
 	}
-	inner, err := openIn(dir, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, beneath|unix.RESOLVE_NO_XDEV)
+	inner, err := openDir(dir, name)
 	switch {
 	case err == nil:
 		defer inner.Close()
@@ -116,4 +123,14 @@ func (u *usage) addEntry(ctx context.Context, dir *os.File, name string, depth i
 		return nil // it is no longer a directory
 	}
 	return err
+}
+
+// openDir opens a directory in another, on the same file system.
+func openDir(dir *os.File, name string) (*os.File, error) {
+	place, err := foreign.FindDir(dir, name, foreign.None|foreign.OneDevice)
+	if err != nil {
+		return nil, err
+	}
+	defer place.Close()
+	return foreign.List(place)
 }

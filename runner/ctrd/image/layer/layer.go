@@ -17,6 +17,8 @@ import (
 
 	cfs "github.com/containerd/continuity/fs"
 	"golang.org/x/sys/unix"
+
+	"monopod/internal/regular"
 )
 
 // Names in layers that mark removed files, from the OCI image specification.
@@ -151,7 +153,7 @@ func typeOf(hdr *tar.Header) fs.FileMode {
 
 // content compares the bytes of a file.
 func (c *comparison) content(path string, content io.Reader) (string, error) {
-	f, err := os.Open(path)
+	f, _, err := regular.Open(path, unix.O_NOFOLLOW)
 	if err != nil {
 		return err.Error(), nil
 	}

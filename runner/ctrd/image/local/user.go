@@ -6,15 +6,14 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
 
-	cfs "github.com/containerd/continuity/fs"
 	"golang.org/x/sys/unix"
 
+	"monopod/internal/foreign"
 	"monopod/runner/ctrd/image"
 	"monopod/runner/spec"
 )
@@ -103,25 +102,22 @@ func optional(n *int64) string {
 
 // openIn opens a regular file of an image, with symbolic links resolved inside the image. A missing file is returned as an empty one.
 func openIn(root, name string) (io.ReadCloser, error) {
-	path, err := cfs.RootPath(root, name)
+	dir, err := foreign.Dir(root)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", name, err)
+		return nil, fmt.Errorf("%s: %w", name, pathless(err))
 	}
-	// O_NONBLOCK: a FIFO must not block.
-	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0)
+	defer func() { _ = dir.Close() }()
+	place, err := foreign.Find(dir, name, foreign.Rooted)
 	if errors.Is(err, fs.ErrNotExist) {
 		return io.NopCloser(strings.NewReader("")), nil
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", name, pathless(err))
 	}
-	st, err := f.Stat()
-	if err == nil && !st.Mode().IsRegular() {
-		err = fmt.Errorf("%s of the image is not a regular file", name)
-	}
+	defer func() { _ = place.Close() }()
+	f, _, err := foreign.Open(place, unix.O_RDONLY)
 	if err != nil {
-		_ = f.Close()
-		return nil, err
+		return nil, fmt.Errorf("%s of the image: %w", name, pathless(err))
 	}
 	return f, nil
 }

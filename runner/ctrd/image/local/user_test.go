@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/moby/sys/user"
+	"golang.org/x/sys/unix"
 
 	"monopod/runner/spec"
 )
@@ -86,11 +87,20 @@ func TestUserFilesOutsideTheImageAreNotRead(t *testing.T) {
 	if u, err := resolve(open, "evil", nil, nil); err == nil || !strings.Contains(err.Error(), "no user") {
 		t.Errorf("%+v, %v", u, err)
 	}
-	if err := os.Mkdir(filepath.Join(root, "etc/group"), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := resolve(open, "0:g", nil, nil); err == nil || !strings.Contains(err.Error(), "not a regular file") {
-		t.Errorf("a directory as /etc/group: %v", err)
+	group := filepath.Join(root, "etc/group")
+	for name, make := range map[string]func() error{
+		"a directory": func() error { return os.Mkdir(group, 0o700) },
+		"a FIFO":      func() error { return unix.Mkfifo(group, 0o600) },
+	} {
+		if err := make(); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := resolve(open, "0:g", nil, nil); err == nil || !strings.Contains(err.Error(), "/etc/group of the image: not a regular file") {
+			t.Errorf("%s as /etc/group: %v", name, err)
+		}
+		if err := os.Remove(group); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 
