@@ -62,24 +62,26 @@ func (s *session) close() {
 func (s *session) resolver(ctx context.Context) remotes.Resolver {
 	credentials := func(host string) (string, string, error) { return s.credentials(ctx, host) }
 	defaults := s.defaultHosts(credentials)
-	return docker.NewResolver(docker.ResolverOptions{Hosts: func(host string) ([]docker.RegistryHost, error) {
+	return resolver{docker.NewResolver(docker.ResolverOptions{Hosts: func(host string) ([]docker.RegistryHost, error) {
 		dir, err := s.access.hostsDir(host)
 		if err != nil {
 			return nil, err
 		}
-		if dir == "" {
-			return defaults(host)
+		configured := defaults
+		if dir != "" {
+			configured = hostsconfig.ConfigureHosts(ctx, hostsconfig.HostOptions{
+				HostDir: func(string) (string, error) { return dir, nil }, Credentials: credentials, UpdateClient: s.adopt,
+			})
 		}
-		return hostsconfig.ConfigureHosts(ctx, hostsconfig.HostOptions{
-			HostDir: func(string) (string, error) { return dir, nil }, Credentials: credentials, UpdateClient: s.adopt,
-		})(host)
-	}})
+		hosts, err := configured(host)
+		return bound(hosts), err
+	}})}
 }
 
 func (s *session) defaultHosts(credentials func(host string) (string, string, error)) docker.RegistryHosts {
 	t := newTransport()
 	s.transports = append(s.transports, t)
-	c := &http.Client{Transport: redirectGuard{s.wrap(t)}}
+	c := &http.Client{Transport: answers{next: redirectGuard{s.wrap(t)}}}
 	return docker.ConfigureDefaultRegistries(
 		docker.WithPlainHTTP(docker.MatchLocalhost),
 		docker.WithClient(c),
@@ -87,13 +89,13 @@ func (s *session) defaultHosts(credentials func(host string) (string, string, er
 	)
 }
 
-// adopt gives a client that containerd made from a hosts.toml the timeouts and wrappers of the default client.
+// adopt gives a client that containerd made from a hosts.toml the limits and wrappers of the default client.
 func (s *session) adopt(c *http.Client) error {
 	t, ok := c.Transport.(*http.Transport)
 	if !ok {
 		return nil // adopted already
 	}
-	t.ResponseHeaderTimeout = responseTimeout
+	t.ResponseHeaderTimeout, t.MaxResponseHeaderBytes = responseTimeout, maxHeaders
 	s.transports = append(s.transports, t)
 	c.Transport = redirectGuard{s.wrap(t)}
 	return nil
@@ -215,7 +217,7 @@ func newTransport() *http.Transport {
 		MaxIdleConns:          10,
 		IdleConnTimeout:       30 * time.Second,
 		TLSHandshakeTimeout:   10 * time.Second,
-		ResponseHeaderTimeout: responseTimeout,
+		ResponseHeaderTimeout: responseTimeout, MaxResponseHeaderBytes: maxHeaders,
 	}
 }
 
