@@ -1,6 +1,7 @@
 package config
 
 import (
+	"context"
 	"fmt"
 	"net/url"
 	"path/filepath"
@@ -366,7 +367,7 @@ func (c *Config) Remotes() []RemoteSource {
 }
 
 // StoredPods returns the pods of the cached answer of a source. It returns an error without pods if the cache cannot be used.
-func (c *Loaded) StoredPods(s *RemoteSource, input string) ([]*manifests.Pod, error) {
+func (c *Loaded) StoredPods(ctx context.Context, s *RemoteSource, input string) ([]*manifests.Pod, error) {
 	k, err := c.CopyOf(s.Name).Load()
 	if err != nil {
 		return nil, err
@@ -375,7 +376,7 @@ func (c *Loaded) StoredPods(s *RemoteSource, input string) ([]*manifests.Pod, er
 	if text == nil {
 		text = k.Body
 		if verify, _ := s.Signature.Verification(); verify != nil {
-			if text, _, err = verify(k.Body, k.Signature); err != nil {
+			if text, _, err = verify(ctx, k.Body, k.Signature); err != nil {
 				return nil, fmt.Errorf("the cached answer is not used: %w", err)
 			}
 		}

@@ -253,11 +253,11 @@ func TestPodsOfASourceAreReadFromItsCopy(t *testing.T) {
 	t.Parallel()
 	cfg := &Loaded{Config: Config{RootDirectory: t.TempDir()}}
 	s := &RemoteSource{Name: "fleet", PodSecurity: "privileged"}
-	if pods, err := cfg.StoredPods(s, "input"); pods != nil || err == nil {
+	if pods, err := cfg.StoredPods(t.Context(), s, "input"); pods != nil || err == nil {
 		t.Errorf("without a copy: %v, %v", pods, err)
 	}
 	names := func() string {
-		pods, err := cfg.StoredPods(s, "input")
+		pods, err := cfg.StoredPods(t.Context(), s, "input")
 		if err != nil {
 			return err.Error()
 		}

@@ -190,7 +190,7 @@ func TestASignatureInAnArtifactIsForItsOnlyFile(t *testing.T) {
 	from := &shelf{}
 	verify := func(c *OCIConfig) {
 		c.Detached = true
-		c.Verify = func(body, signature []byte) ([]byte, uint64, error) {
+		c.Verify = func(_ context.Context, body, signature []byte) ([]byte, uint64, error) {
 			if string(signature) != fmt.Sprint(len(body)) {
 				return nil, 0, errors.New("nobody vouches for it")
 			}

@@ -70,7 +70,7 @@ func (l *Later) Unwrap() error { return l.Err }
 
 // Verify checks an answer, as it was received, before anything of it is parsed. It returns the manifests in it, which
 // are the body itself unless that is an envelope, and the version it was signed with, 0 when it has none.
-type Verify func(body, signature []byte) (payload []byte, version uint64, err error)
+type Verify func(ctx context.Context, body, signature []byte) (payload []byte, version uint64, err error)
 
 // RemoteConfig configures a Remote.
 type RemoteConfig struct {
@@ -166,7 +166,7 @@ func NewRemote(cfg RemoteConfig) *Remote {
 	}
 	signed := cfg.Verify != nil
 	if !signed {
-		cfg.Verify = func(body, _ []byte) ([]byte, uint64, error) { return body, 0, nil }
+		cfg.Verify = func(_ context.Context, body, _ []byte) ([]byte, uint64, error) { return body, 0, nil }
 	}
 	return &Remote{cfg: cfg, signed: signed, log: cfg.Log.With("source", cfg.Name), retry: &model.Retry{}, set: watcher.Set{Source: cfg.Name, Unread: true, Partial: true}}
 }
@@ -186,7 +186,7 @@ func (s *Remote) Run(ctx context.Context, out chan<- watcher.Set) error {
 			first, last = false, s.set
 		}
 	}
-	if found, err := s.restore(); found {
+	if found, err := s.restore(ctx); found {
 		s.note(err)
 		s.failures = 0 // no request was sent
 		tell()
@@ -214,7 +214,7 @@ func (s *Remote) ask(ctx context.Context) error {
 	case err != nil:
 		return err
 	}
-	return s.take(answer)
+	return s.take(ctx, answer)
 }
 
 // confirm notes that the accepted answer is still current.
@@ -229,7 +229,7 @@ func (s *Remote) confirm() error {
 }
 
 // take judges an answer, unless it is the one that was judged last.
-func (s *Remote) take(a *Answer) error {
+func (s *Remote) take(ctx context.Context, a *Answer) error {
 	sum := sumOf(a.Body, a.Signature)
 	switch {
 	case sum == s.good:
@@ -238,7 +238,7 @@ func (s *Remote) take(a *Answer) error {
 	case s.badErr != nil && sum == s.bad:
 		return s.badErr
 	}
-	payload, version, err := s.cfg.Verify(a.Body, a.Signature)
+	payload, version, err := s.cfg.Verify(ctx, a.Body, a.Signature)
 	if err == nil {
 		err = s.outdated(version)
 	}

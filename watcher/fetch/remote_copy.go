@@ -2,6 +2,7 @@ package fetch
 
 import (
 	"bytes"
+	"context"
 	"crypto/sha256"
 	"encoding/json"
 	"errors"
@@ -15,7 +16,7 @@ import (
 )
 
 // restore loads the copy on disk, once. found reports whether there was something to report, err what was wrong with it.
-func (s *Remote) restore() (found bool, err error) {
+func (s *Remote) restore(ctx context.Context) (found bool, err error) {
 	if s.loaded || s.cfg.Copy == nil {
 		return false, nil
 	}
@@ -31,7 +32,7 @@ func (s *Remote) restore() (found bool, err error) {
 		return false, nil
 	}
 	if err == nil {
-		err = s.revive(k)
+		err = s.revive(ctx, k)
 	}
 	if err != nil {
 		s.copyErr = err
@@ -41,7 +42,7 @@ func (s *Remote) restore() (found bool, err error) {
 }
 
 // revive takes over what was kept.
-func (s *Remote) revive(k *Kept) error {
+func (s *Remote) revive(ctx context.Context, k *Kept) error {
 	if s.signed {
 		s.highest = max(s.highest, k.Version)
 	}
@@ -52,7 +53,7 @@ func (s *Remote) revive(k *Kept) error {
 		}
 		s.content = *counted
 	}
-	payload, version, err := s.cfg.Verify(k.Body, k.Signature)
+	payload, version, err := s.cfg.Verify(ctx, k.Body, k.Signature)
 	if err != nil {
 		s.content = manifests.Content{}
 		return fmt.Errorf("the cached answer is not used: %s: %w", s.cfg.Input, err)

@@ -1,6 +1,7 @@
 package fetch
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -344,7 +345,7 @@ func TestOnlyAnAnswerThatIsVouchedForCountsAlsoFromDisk(t *testing.T) {
 	web := newWebServer(t, envelope("good", podYAML("x", "v1")))
 	verifiedBy := func(want string) func(*HTTPConfig) {
 		return func(c *HTTPConfig) {
-			c.Verify = func(body, _ []byte) ([]byte, uint64, error) {
+			c.Verify = func(_ context.Context, body, _ []byte) ([]byte, uint64, error) {
 				key, payload, _ := strings.Cut(string(body), "\n")
 				if key != want {
 					return nil, 0, errors.New("nobody vouches for it")
@@ -446,7 +447,7 @@ func TestARefusedAnswerIsJudgedAnewAfterAnotherOneWasAccepted(t *testing.T) {
 		body    string
 		refused bool
 	}{{fixed("1"), false}, {fixed("2"), true}, {fixed("2"), true}, {podYAML("x", "v1"), false}, {fixed("2"), false}} {
-		if err := s.take(&Answer{Body: []byte(step.body)}); (err != nil) != step.refused {
+		if err := s.take(t.Context(), &Answer{Body: []byte(step.body)}); (err != nil) != step.refused {
 			t.Errorf("answer %d: %v", i+1, err)
 		}
 	}
@@ -455,7 +456,7 @@ func TestARefusedAnswerIsJudgedAnewAfterAnotherOneWasAccepted(t *testing.T) {
 func TestTheReasonsOfAHostileAnswerAreBounded(t *testing.T) {
 	s := NewRemote(RemoteConfig{Name: "fleet", Input: "u", Load: partsLoader("fleet")})
 	many := strings.Repeat("---\nkind: X\n", 300)
-	s.note(s.take(&Answer{Body: []byte(podYAML("x", "v1") + many)}))
+	s.note(s.take(t.Context(), &Answer{Body: []byte(podYAML("x", "v1") + many)}))
 	got := s.set.Inputs[0].Errors
 	if len(got) != watcher.MaxReasons+1 || got[watcher.MaxReasons] != "and 200 more" || watchertest.Images(s.set) != "x=v1" {
 		t.Errorf("%d reasons, the last is %q; pods %s", len(got), got[len(got)-1], watchertest.Images(s.set))

@@ -1,6 +1,7 @@
 package fetch
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -23,7 +24,7 @@ func signedSet(version int, payload string) string {
 
 // versioned has answers checked as signedSet makes them.
 func versioned(c *HTTPConfig) {
-	c.Verify = func(body, _ []byte) ([]byte, uint64, error) {
+	c.Verify = func(_ context.Context, body, _ []byte) ([]byte, uint64, error) {
 		head, payload, _ := strings.Cut(string(body), "\n")
 		number, ok := strings.CutPrefix(head, "good ")
 		if !ok {
@@ -168,7 +169,7 @@ func TestAnAnswerThatNobodyVouchedForIsJudgedAgain(t *testing.T) {
 	keys := make(chan struct{})
 	web := newWebServer(t, text(podYAML("x", "v1")))
 	s := askKept(t, web.URL, t.TempDir(), func(c *HTTPConfig) {
-		c.Verify = func(body, _ []byte) ([]byte, uint64, error) {
+		c.Verify = func(_ context.Context, body, _ []byte) ([]byte, uint64, error) {
 			select {
 			case <-keys:
 				return body, 1, nil
@@ -213,7 +214,7 @@ func TestADetachedSignatureIsAskedForWithTheAnswer(t *testing.T) {
 	s := askKept(t, web.URL+"/pods.yaml?node=1", t.TempDir(), func(c *HTTPConfig) {
 		c.Detached = true
 		c.Header = http.Header{"Authorization": {token}}
-		c.Verify = func(body, signature []byte) ([]byte, uint64, error) {
+		c.Verify = func(_ context.Context, body, signature []byte) ([]byte, uint64, error) {
 			if want, _ := strings.CutPrefix(string(signature), "for "); want == "" || !strings.Contains(string(body), want) {
 				return nil, 0, fmt.Errorf("signature %q", signature)
 			}

@@ -2,6 +2,7 @@ package signature
 
 import (
 	"bytes"
+	"context"
 	"crypto/ed25519"
 	"encoding/base64"
 	"encoding/json"
@@ -17,16 +18,42 @@ const versionComment = "# monopod.dev/set-version:"
 
 // envelope is a Dead Simple Signing Envelope, https://github.com/secure-systems-lab/dsse.
 type envelope struct {
-	PayloadType string `json:"payloadType"`
-	Payload     string `json:"payload"`
-	Signatures  []struct {
-		Sig string `json:"sig"`
-	} `json:"signatures"`
+	PayloadType string     `json:"payloadType"`
+	Payload     string     `json:"payload"`
+	Signatures  signatures `json:"signatures"`
+}
+
+// maxSignatures is the maximum number of signatures in an envelope. Each one is compared with each key, which hashes the payload.
+const maxSignatures = 16
+
+// signatures are those of an envelope, as text.
+type signatures []string
+
+// UnmarshalJSON implements json.Unmarshaler. It stops at the limit, before the rest takes memory.
+func (s *signatures) UnmarshalJSON(data []byte) error {
+	*s = nil
+	d := json.NewDecoder(bytes.NewReader(data))
+	if first, err := d.Token(); err != nil || first != json.Delim('[') {
+		return err // null, or another value, which is no signature
+	}
+	for d.More() {
+		var one struct {
+			Sig string `json:"sig"`
+		}
+		if len(*s) == maxSignatures {
+			return fmt.Errorf("it has more than %d signatures", maxSignatures)
+		}
+		if err := d.Decode(&one); err != nil {
+			return err
+		}
+		*s = append(*s, one.Sig)
+	}
+	return nil
 }
 
 // openEnvelope returns the manifests in an envelope and their version, if one of the keys signed it. Key ids are ignored, because they are
 // not signed.
-func openEnvelope(keys []ed25519.PublicKey, body []byte) ([]byte, uint64, error) {
+func openEnvelope(ctx context.Context, keys []ed25519.PublicKey, body []byte) ([]byte, uint64, error) {
 	var e envelope
 	if err := json.Unmarshal(body, &e); err != nil {
 		return nil, 0, fmt.Errorf("not a DSSE envelope: %w", err)
@@ -38,8 +65,8 @@ func openEnvelope(keys []ed25519.PublicKey, body []byte) ([]byte, uint64, error)
 	if err != nil {
 		return nil, 0, errors.New("the payload of the envelope is not in base64")
 	}
-	if !signedByOne(keys, &e, payload) {
-		return nil, 0, errors.New("the envelope has no valid signature by a key of the source")
+	if err := signedByOne(ctx, keys, &e, payload); err != nil {
+		return nil, 0, err
 	}
 	if e.PayloadType != PayloadType {
 		return nil, 0, fmt.Errorf("the envelope contains %q, not %s", e.PayloadType, PayloadType)
@@ -48,20 +75,23 @@ func openEnvelope(keys []ed25519.PublicKey, body []byte) ([]byte, uint64, error)
 	return payload, version, err
 }
 
-func signedByOne(keys []ed25519.PublicKey, e *envelope, payload []byte) bool {
+func signedByOne(ctx context.Context, keys []ed25519.PublicKey, e *envelope, payload []byte) error {
 	signed := encoding(e.PayloadType, payload)
 	for _, s := range e.Signatures {
-		sig, err := decode(s.Sig)
+		sig, err := decode(s)
 		if err != nil {
 			continue
 		}
 		for _, key := range keys {
+			if ctx.Err() != nil {
+				return context.Cause(ctx)
+			}
 			if ed25519.Verify(key, signed, sig) {
-				return true
+				return nil
 			}
 		}
 	}
-	return false
+	return errors.New("the envelope has no valid signature by a key of the source")
 }
 
 // encoding is what is signed: DSSE's "pre-authentication encoding".

@@ -1,6 +1,7 @@
 package signature
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -12,7 +13,7 @@ import (
 const versionWord = "version:"
 
 // verifyMinisign returns the version that body was signed with.
-func verifyMinisign(keys []minisign.PublicKey, body, signature []byte) (uint64, error) {
+func verifyMinisign(ctx context.Context, keys []minisign.PublicKey, body, signature []byte) (uint64, error) {
 	if len(signature) == 0 {
 		return 0, errors.New("there is no signature")
 	}
@@ -25,7 +26,9 @@ func verifyMinisign(keys []minisign.PublicKey, body, signature []byte) (uint64, 
 		if key.ID() != s.KeyID {
 			continue
 		}
-		known = true
+		if known = true; ctx.Err() != nil {
+			return 0, context.Cause(ctx)
+		}
 		if minisign.Verify(key, body, signature) {
 			return commentVersion(s.TrustedComment)
 		}

@@ -5,6 +5,7 @@
 package signature
 
 import (
+	"context"
 	"crypto/ed25519"
 	"crypto/x509"
 	"encoding/base64"
@@ -44,8 +45,8 @@ type Config struct {
 func (c Config) Detached() bool { return c.Kind == Minisign }
 
 // Verify checks an answer with the signature that came apart from it, if any. It returns the manifests in the answer, and
-// the version they were signed with, which is never 0.
-func (c Config) Verify(body, detached []byte) (payload []byte, version uint64, err error) {
+// the version they were signed with, which is never 0. It stops with the context: an answer may be large, and its keys many.
+func (c Config) Verify(ctx context.Context, body, detached []byte) (payload []byte, version uint64, err error) {
 	texts, err := c.texts()
 	if err != nil {
 		return nil, 0, err
@@ -55,14 +56,14 @@ func (c Config) Verify(body, detached []byte) (payload []byte, version uint64, e
 		if err != nil {
 			return nil, 0, err
 		}
-		version, err := verifyMinisign(keys, body, detached)
+		version, err := verifyMinisign(ctx, keys, body, detached)
 		return body, version, err
 	}
 	keys, err := parse(texts, ed25519Key)
 	if err != nil {
 		return nil, 0, err
 	}
-	return openEnvelope(keys, body)
+	return openEnvelope(ctx, keys, body)
 }
 
 // CheckKey returns an error if text is not a valid public key.

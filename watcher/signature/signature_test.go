@@ -15,6 +15,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -34,7 +35,7 @@ func check(tb testing.TB, err error) {
 // refused fails unless the answer is refused for the reason.
 func refused(t *testing.T, c Config, body, detached, reason string) {
 	t.Helper()
-	payload, version, err := c.Verify([]byte(body), []byte(detached))
+	payload, version, err := c.Verify(t.Context(), []byte(body), []byte(detached))
 	if err == nil {
 		t.Fatalf("accepted as version %d: %q", version, payload)
 	}
@@ -45,7 +46,7 @@ func refused(t *testing.T, c Config, body, detached, reason string) {
 
 func accepted(t *testing.T, c Config, body, detached string, want uint64, wantPayload string) {
 	t.Helper()
-	payload, version, err := c.Verify([]byte(body), []byte(detached))
+	payload, version, err := c.Verify(t.Context(), []byte(body), []byte(detached))
 	check(t, err)
 	if version != want || string(payload) != wantPayload {
 		t.Errorf("version %d: %q", version, payload)
@@ -129,7 +130,7 @@ func TestMinisignRefuses(t *testing.T) {
 		for i := strings.Index(good, "\n"); i < len(good); i++ {
 			changed := []byte(good)
 			changed[i] ^= 1
-			if _, v, err := c.Verify([]byte(pods), changed); err == nil && v != 7 {
+			if _, v, err := c.Verify(t.Context(), []byte(pods), changed); err == nil && v != 7 {
 				t.Errorf("byte %d: version %d", i, v)
 			}
 		}
@@ -262,11 +263,42 @@ func TestAnEnvelopeIsRefused(t *testing.T) {
 		"a version that is no number":  {enveloped(t, PayloadType, "# monopod.dev/set-version: 1.2\n", s), "not a version"},
 		"an empty version":             {enveloped(t, PayloadType, "# monopod.dev/set-version:\n", s), "not a version"},
 		"two versions":                 {enveloped(t, PayloadType, "# monopod.dev/set-version: 9\n"+versionedPods, s), "two versions"},
+		"signatures that are no list":  {`{"payloadType":"x","payload":"","signatures":{"sig":"AA=="}}`, "no signature"},
 		"signed, but as minisign does": {minisignedBy(t, versionedPods), "not a DSSE envelope"},
 	} {
 		t.Run(name, func(t *testing.T) { refused(t, c, tt.body, "", tt.why) })
 	}
 	refused(t, Config{Kind: DSSE}, enveloped(t, PayloadType, versionedPods, s), "", "no valid signature")
+}
+
+// TestAnEnvelopeHasFewSignatures: each one costs a hash of the payload for each key, and an answer has room for a hundred thousand.
+func TestAnEnvelopeHasFewSignatures(t *testing.T) {
+	s := newSigner(t)
+	c := Config{Kind: DSSE, Keys: []string{s.text()}}
+	var e dsse.Envelope
+	check(t, json.Unmarshal([]byte(enveloped(t, PayloadType, versionedPods, s)), &e))
+	valid, invalid := e.Signatures[0], dsse.Signature{Sig: base64.StdEncoding.EncodeToString(make([]byte, ed25519.SignatureSize))}
+	with := func(invalids int) string {
+		e.Signatures = append(slices.Repeat([]dsse.Signature{invalid}, invalids), valid)
+		return encoded(t, &e)
+	}
+	accepted(t, c, with(15), "", 7, versionedPods)
+	refused(t, c, with(16), "", "more than 16 signatures")
+	refused(t, c, with(100_000), "", "more than 16 signatures")
+}
+
+// TestVerifyingEndsWithItsContext: the answer is as large as a stranger likes, and the agent may be told to stop.
+func TestVerifyingEndsWithItsContext(t *testing.T) {
+	public, private := minisignPair(t)
+	s := newSigner(t)
+	ctx, cancel := context.WithCancelCause(t.Context())
+	stopped := errors.New("stopped")
+	cancel(stopped)
+	_, _, err := Config{Kind: DSSE, Keys: []string{s.text()}}.Verify(ctx, []byte(enveloped(t, PayloadType, versionedPods, s)), nil)
+	_, _, miniErr := Config{Kind: Minisign, Keys: []string{public.String()}}.Verify(ctx, []byte(pods), []byte(minisigned(private, pods, "version:7")))
+	if !errors.Is(err, stopped) || !errors.Is(miniErr, stopped) {
+		t.Errorf("%v; %v", err, miniErr)
+	}
 }
 
 func minisignedBy(t *testing.T, body string) string {
@@ -328,10 +360,10 @@ func FuzzNothingUnsignedIsAccepted(f *testing.F) {
 	f.Add([]byte(pods), []byte(minisigned(private, pods, "version:7")))
 	f.Add([]byte(enveloped(f, PayloadType, versionedPods, s)), []byte{})
 	f.Fuzz(func(t *testing.T, body, detached []byte) {
-		if payload, version, err := mini.Verify(body, detached); err == nil && (string(payload) != pods || version != 7) {
+		if payload, version, err := mini.Verify(t.Context(), body, detached); err == nil && (string(payload) != pods || version != 7) {
 			t.Errorf("minisign: version %d of %q", version, payload)
 		}
-		if payload, version, err := env.Verify(body, nil); err == nil && (string(payload) != versionedPods || version != 7) {
+		if payload, version, err := env.Verify(t.Context(), body, nil); err == nil && (string(payload) != versionedPods || version != 7) {
 			t.Errorf("dsse: version %d of %q", version, payload)
 		}
 	})

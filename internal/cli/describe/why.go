@@ -168,7 +168,7 @@ func (p Commands) fromDisk(ctx context.Context, cfg *config.Loaded, f *why.Facts
 	}
 	for _, s := range cfg.Remotes() {
 		in := model.Input{Source: s.Name, Input: fetch.RedactURL(s.URL), State: model.InputAccepted}
-		pods, err := cfg.StoredPods(&s, in.Input)
+		pods, err := cfg.StoredPods(ctx, &s, in.Input)
 		if errors.Is(err, fs.ErrNotExist) {
 			in.State, err = model.InputUnreachable, errors.New("it has never answered: there is no cached answer on disk")
 		}

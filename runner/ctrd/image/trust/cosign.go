@@ -47,8 +47,12 @@ type Parsed struct {
 	Fingerprint string
 }
 
-// maxKeyFile limits the size of a key file in bytes.
-const maxKeyFile = 64 << 10
+const (
+	// maxKeyFile limits the size of a key file in bytes.
+	maxKeyFile = 64 << 10
+	// maxSignatures limits the signatures in a bundle. Each one is compared with each key, which hashes the statement.
+	maxSignatures = 16
+)
 
 // Parse parses the keys, and reads the files.
 func (k Keys) Parse() (*Parsed, error) {
@@ -133,11 +137,22 @@ func (p *Parsed) Simple(text []byte, sig64, digest string) error {
 
 // Bundle verifies a bundle: one of the keys signed its statement, and that is about the digest.
 func (p *Parsed) Bundle(data []byte, digest string) error {
-	var bundle struct {
-		Envelope json.RawMessage `json:"dsseEnvelope"`
-	}
+	var (
+		bundle struct {
+			Envelope json.RawMessage `json:"dsseEnvelope"`
+		}
+		envelope struct {
+			Signatures []json.RawMessage `json:"signatures"`
+		}
+	)
 	if err := json.Unmarshal(data, &bundle); err != nil {
 		return fmt.Errorf("a bundle that cannot be read: %w", err)
+	}
+	if err := json.Unmarshal(bundle.Envelope, &envelope); err != nil {
+		return fmt.Errorf("a bundle without an envelope: %w", err)
+	}
+	if n := len(envelope.Signatures); n > maxSignatures {
+		return fmt.Errorf("a bundle with %d signatures, more than %d", n, maxSignatures)
 	}
 	var (
 		text []byte

@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -179,6 +180,27 @@ func TestSignaturesOfSigstoresLibraryAreVerified(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestABundleHasFewSignatures: each one costs a hash of the statement for each key.
+func TestABundleHasFewSignatures(t *testing.T) {
+	s := newSigner(t, "ed25519")
+	keys, err := trust.Keys{Texts: []string{s.pem}}.Parse()
+	check(t, err)
+	var bundle struct {
+		Envelope dsse.Envelope `json:"dsseEnvelope"`
+	}
+	sum := strings.TrimPrefix(digest, "sha256:")
+	check(t, json.Unmarshal(s.bundle(t, "application/vnd.in-toto+json", "https://sigstore.dev/cosign/sign/v1", sum), &bundle))
+	valid, invalid := bundle.Envelope.Signatures[0], dsse.Signature{Sig: base64.StdEncoding.EncodeToString(make([]byte, ed25519.SignatureSize))}
+	for invalids, want := range map[int]string{0: "", 15: "", 16: "17 signatures, more than 16", 1500: "1501 signatures, more than 16"} {
+		bundle.Envelope.Signatures = append(slices.Repeat([]dsse.Signature{invalid}, invalids), valid)
+		data, err := json.Marshal(bundle)
+		check(t, err)
+		if err := keys.Bundle(data, digest); want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%d and a valid one: %v, want %q", invalids, err, want)
+		}
 	}
 }
 
