@@ -147,7 +147,7 @@ func (r *reply) authority(domain string) {
 func (z *Zone) answer(q query, rotate int) (r *reply, alias string) {
 	r = newReply(q, dnsmessage.RCodeSuccess)
 	r.Authoritative = true
-	rec, exists := z.records[q.name]
+	rec, exists := z.record(q.name)
 	if !exists {
 		r.RCode = dnsmessage.RCodeNameError
 	}
@@ -157,11 +157,12 @@ func (z *Zone) answer(q query, rotate int) (r *reply, alias string) {
 		if !owns(z.domain, rec.alias) {
 			return r, rec.alias
 		}
-		owner, rec = rec.alias+".", z.records[rec.alias]
+		owner = rec.alias + "."
+		rec, _ = z.record(rec.alias)
 	}
 	r.addresses(owner, q.question.Type, rotated(rec.addrs, rotate))
 	if asks(q.question.Type, dnsmessage.TypeSRV) {
-		z.services(r, owner, rec.ports)
+		r.services(owner, rec.ports)
 	}
 	if len(r.Answers) == 0 {
 		r.authority(z.domain)
@@ -176,7 +177,7 @@ func (r *reply) alias(owner, target string) {
 }
 
 // services adds SRV records.
-func (z *Zone) services(r *reply, owner string, ports []port) {
+func (r *reply) services(owner string, ports []port) {
 	for _, p := range ports {
 		if target, err := dnsmessage.NewName(p.target + "."); err == nil {
 			r.add(owner, dnsmessage.TypeSRV, &dnsmessage.SRVResource{

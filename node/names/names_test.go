@@ -75,6 +75,7 @@ func world() *Zone {
 		pod("host", func(p *corev1.Pod) { p.Spec.HostNetwork = true }, "192.0.2.1"),
 		pod("done", func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded }, "10.0.0.10"),
 		pod("starting", nil),
+		pod("a.dotted", nil, "10.0.0.11"),
 	}
 	services := []*corev1.Service{
 		service("web", func(s *corev1.ServiceSpec) {
@@ -189,6 +190,15 @@ func TestNamesStandForThePodsOfTheMoment(t *testing.T) {
 		{"no way back from nobody", "99.0.0.10.in-addr.arpa.", dnsmessage.TypePTR, "NameError"},
 		{"another type", "one" + d, dnsmessage.TypeTXT, "Success"},
 		{"the domain", "cluster.local.", dnsmessage.TypeA, "Success"},
+		{"all that is in the domain", "svc.cluster.local.", dnsmessage.TypeA, "Success"},
+		{"the addresses of a namespace", "default.pod.cluster.local.", dnsmessage.TypeA, "Success"},
+		{"a namespace of nobody", "nobody.svc.cluster.local.", dnsmessage.TypeA, "NameError"},
+		{"the ports of a service", "_tcp.web" + d, dnsmessage.TypeA, "Success"},
+		{"the ports of a protocol that it does not have", "_udp.web" + d, dnsmessage.TypeA, "NameError"},
+		{"a pod that the service does not select, below it", "10-0-0-1.web" + d, dnsmessage.TypeA, "NameError"},
+		{"a pod that has a host name below the service", "10-0-0-6.db" + d, dnsmessage.TypeA, "NameError"},
+		{"a pod whose name has dots", "a.dotted" + d, dnsmessage.TypeA, "Success 10.0.0.11"},
+		{"the end of that name", "dotted" + d, dnsmessage.TypeA, "Success"},
 	}
 	s := NewServer(Config{Domain: "Cluster.Local.", Gateways: []netip.Prefix{netip.MustParsePrefix("10.0.0.254/24"), netip.MustParsePrefix("fd00::fe/64")}})
 	s.SetZone(world())

@@ -10,15 +10,12 @@ package names
 
 import (
 	"cmp"
-	"maps"
 	"net/netip"
 	"slices"
-	"sort"
 	"strconv"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/labels"
 
 	"monopod/manifests"
 )
@@ -31,63 +28,71 @@ import (
 //	<a-b-c-d>.<service>.<namespace>.svc.<domain>       one of those, by its address
 //	_<port>._<protocol>.<service>.<namespace>...       the port of a Service with addresses, else those of its pods (SRV)
 //	<a-b-c-d>.<namespace>.pod.<domain>                 the pod with that address
+//
+// It is an index of pods and Services; records are made for each query (see lookup.go). Its size is proportional to pods and Services: each
+// pair of a Service and a pod behind it has names, too many to be kept. Names are lower case, without the dot at the end.
 type Zone struct {
 	domain string
-	// records by name: lower case, without the dot at the end. An empty one is a name that only has others below it.
-	records map[string]record
+	// services by name. hosts by namespace, those of one in the order of their names.
+	services map[string]*corev1.Service
+	hosts    map[string][]*host
+	// dashed holds the pods with an address, by the label of that.
+	dashed map[string][]*host
+	// subdomains holds pods by host name and subdomain, pods by their own names, unless another one has the name.
+	subdomains map[string][]*host
+	pods       map[string]*host
+	// above holds the names that have others below them.
+	above map[string]bool
 	// reverse holds the name of each pod's address.
 	reverse map[netip.Addr]string
-}
-
-// record is what a name stands for.
-type record struct {
-	addrs []netip.Addr
-	ports []port
-	// alias is another name that this one stands for.
-	alias string
-}
-
-// port is one SRV record.
-type port struct {
-	target string
-	number uint16
-}
-
-// NewZone names pods and Services below domain. Pods are those that exist, with their status; of several things of
-// one name Services come first, then host names in subdomains, then pods.
-func NewZone(domain string, pods []*corev1.Pod, services []*corev1.Service) *Zone {
-	z := &Zone{
-		domain:  normal(domain),
-		records: map[string]record{}, reverse: map[netip.Addr]string{},
-	}
-	b := zoneBuilder{Zone: z}
-	for _, p := range pods {
-		if addrs := podAddrs(p); len(addrs) > 0 {
-			b.hosts = append(b.hosts, host{pod: p, addrs: addrs})
-		}
-	}
-	sort.Slice(b.hosts, func(i, j int) bool {
-		x, y := b.hosts[i].pod, b.hosts[j].pod
-		return cmp.Or(cmp.Compare(x.Namespace, y.Namespace), cmp.Compare(x.Name, y.Name)) < 0
-	})
-	for _, s := range services {
-		b.service(s)
-	}
-	b.subdomains(slices.Collect(maps.Keys(z.records)))
-	b.pods()
-	b.ancestors()
-	return z
 }
 
 // host is a pod that has addresses.
 type host struct {
 	pod   *corev1.Pod
 	addrs []netip.Addr
+	ready bool
 }
 
-type zoneBuilder struct {
-	*Zone
-	hosts []host
+// NewZone names pods and Services below domain. Pods are those that exist, with their status; of several things of
+// one name Services come first, then host names in subdomains, then pods.
+func NewZone(domain string, pods []*corev1.Pod, services []*corev1.Service) *Zone {
+	z := &Zone{
+		domain: normal(domain), services: map[string]*corev1.Service{}, hosts: map[string][]*host{}, dashed: map[string][]*host{},
+		subdomains: map[string][]*host{}, pods: map[string]*host{}, above: map[string]bool{}, reverse: map[netip.Addr]string{},
+	}
+	hosts := hostsOf(pods)
+	for _, h := range hosts {
+		z.hosts[h.pod.Namespace] = append(z.hosts[h.pod.Namespace], h)
+		for _, a := range h.addrs {
+			z.dashed[dashed(a)] = append(z.dashed[dashed(a)], h)
+		}
+	}
+	z.above[z.domain] = true
+	for _, s := range services {
+		z.addService(s)
+	}
+	for _, h := range hosts {
+		z.addSubdomain(h)
+	}
+	for _, h := range hosts {
+		z.addPod(h)
+	}
+	return z
+}
+
+// hostsOf returns the pods that have addresses, in the order of their names.
+func hostsOf(pods []*corev1.Pod) []*host {
+	var out []*host
+	for _, p := range pods {
+		if addrs := podAddrs(p); len(addrs) > 0 {
+			out = append(out, &host{pod: p, addrs: addrs, ready: manifests.IsReady(p) && p.DeletionTimestamp == nil})
+		}
+	}
+	slices.SortFunc(out, func(x, y *host) int {
+		return cmp.Or(cmp.Compare(x.pod.Namespace, y.pod.Namespace), cmp.Compare(x.pod.Name, y.pod.Name))
+	})
+	return out
 }
 
 // podAddrs returns the addresses of a pod that has any and has not ended.
@@ -108,30 +113,17 @@ func (z *Zone) svc(labels ...string) string {
 	return strings.ToLower(strings.Join(append(labels, "svc", z.domain), "."))
 }
 
-// service enters a Service: its addresses and ports, or without addresses those of the pods that it selects now.
-func (b *zoneBuilder) service(s *corev1.Service) {
-	name := b.svc(s.Name, s.Namespace)
+// addService enters a Service and the way back from its addresses.
+func (z *Zone) addService(s *corev1.Service) {
+	name := z.svc(s.Name, s.Namespace)
+	z.services[name] = s
+	z.addAbove(name)
 	if s.Spec.Type == corev1.ServiceTypeExternalName {
-		b.records[name] = record{alias: strings.ToLower(strings.TrimSuffix(s.Spec.ExternalName, "."))}
 		return
 	}
-	r, ips := record{}, clusterIPs(s)
-	for _, h := range b.selected(s) {
-		r.addrs = append(r.addrs, h.addrs...)
-		for _, target := range b.endpoint(h, name) {
-			if len(ips) == 0 {
-				b.ports(s, target, name, func(p *corev1.ServicePort) int32 { return manifests.TargetPort(p, h.pod) })
-			}
-		}
+	for _, a := range clusterIPs(s) {
+		z.reverse[a] = name
 	}
-	if len(ips) > 0 {
-		r.addrs = ips
-		for _, a := range ips {
-			b.reverse[a] = name
-		}
-		b.ports(s, name, name, func(p *corev1.ServicePort) int32 { return p.Port })
-	}
-	b.records[name] = r
 }
 
 // clusterIPs returns the addresses of a Service.
@@ -144,38 +136,6 @@ func clusterIPs(s *corev1.Service) (out []netip.Addr) {
 	return out
 }
 
-// selected returns the pods behind a Service.
-func (b *zoneBuilder) selected(s *corev1.Service) []host {
-	if len(s.Spec.Selector) == 0 {
-		return nil
-	}
-	match := labels.SelectorFromSet(s.Spec.Selector)
-	var out []host
-	for _, h := range b.hosts {
-		usable := s.Spec.PublishNotReadyAddresses || manifests.IsReady(h.pod) && h.pod.DeletionTimestamp == nil
-		if h.pod.Namespace == s.Namespace && match.Matches(labels.Set(h.pod.Labels)) && usable {
-			out = append(out, h)
-		}
-	}
-	return out
-}
-
-// endpoint enters the names of a pod below a Service's, one for each address, and returns them. A pod with a host
-// name in the subdomain that is called like the Service has that name.
-func (b *zoneBuilder) endpoint(h host, service string) []string {
-	if h.pod.Spec.Subdomain != "" && b.svc(h.pod.Spec.Subdomain, h.pod.Namespace) == service {
-		name := hostname(h.pod) + "." + service
-		return []string{strings.ToLower(name)}
-	}
-	var all []string
-	for _, a := range h.addrs {
-		name := dashed(a) + "." + service
-		b.records[name] = record{addrs: []netip.Addr{a}}
-		all = append(all, name)
-	}
-	return all
-}
-
 // dashed writes an address as a label.
 func dashed(a netip.Addr) string {
 	return strings.Map(func(r rune) rune {
@@ -186,82 +146,56 @@ func dashed(a netip.Addr) string {
 	}, a.StringExpanded())
 }
 
-// ports enters the SRV records of one target: the Service itself or one of its pods. of returns its number of a port; 0: it has none.
-func (b *zoneBuilder) ports(s *corev1.Service, target, service string, of func(*corev1.ServicePort) int32) {
-	for i := range s.Spec.Ports {
-		p := &s.Spec.Ports[i]
-		number := uint16(of(p))
-		if p.Name == "" || number == 0 {
-			continue
-		}
-		protocol := strings.ToLower(string(cmp.Or(p.Protocol, corev1.ProtocolTCP)))
-		name := "_" + p.Name + "._" + protocol + "." + service
-		r := b.records[name]
-		r.ports = append(r.ports, port{target: target, number: number})
-		b.records[name] = r
-	}
-}
-
 // hostname is what a pod calls itself, without its domain.
 func hostname(p *corev1.Pod) string { return cmp.Or(p.Spec.Hostname, p.Name) }
 
-// subdomains enters the host names of pods in their subdomains.
-func (b *zoneBuilder) subdomains(services []string) {
-	for _, h := range b.hosts {
-		if h.pod.Spec.Subdomain == "" {
-			continue
-		}
-		name := b.svc(hostname(h.pod), h.pod.Spec.Subdomain, h.pod.Namespace)
-		if slices.Contains(services, name) {
-			continue
-		}
-		r := b.records[name]
-		r.addrs = append(r.addrs, h.addrs...)
-		b.records[name] = r
-		b.pointer(h, name)
+// addSubdomain enters the host name of a pod in its subdomain.
+func (z *Zone) addSubdomain(h *host) {
+	if h.pod.Spec.Subdomain == "" {
+		return
 	}
+	name := z.svc(hostname(h.pod), h.pod.Spec.Subdomain, h.pod.Namespace)
+	if _, taken := z.ofService(name); taken {
+		return
+	}
+	z.subdomains[name] = append(z.subdomains[name], h)
+	z.addAbove(name)
+	z.addPointer(h, name)
 }
 
-// pods enters the names of pods.
-func (b *zoneBuilder) pods() {
-	for _, h := range b.hosts {
-		name := b.svc(h.pod.Name, h.pod.Namespace)
-		if _, taken := b.records[name]; !taken {
-			b.records[name] = record{addrs: h.addrs}
-		}
-		b.pointer(h, name)
-		for _, a := range h.addrs {
-			b.records[strings.ToLower(strings.Join([]string{dashed(a), h.pod.Namespace, "pod", b.domain}, "."))] = record{addrs: []netip.Addr{a}}
-		}
+// addPod enters the name of a pod.
+func (z *Zone) addPod(h *host) {
+	name := z.svc(h.pod.Name, h.pod.Namespace)
+	if _, taken := z.pods[name]; !taken {
+		z.pods[name] = h
 	}
+	z.addAbove(name)
+	z.addPointer(h, name)
+	z.addAbove(z.podName("", h.pod.Namespace))
 }
 
-// pointer enters the way back from a pod's addresses. Those of the machine have names elsewhere.
-func (b *zoneBuilder) pointer(h host, name string) {
+// podName returns the name of a pod by the label of its address.
+func (z *Zone) podName(label, namespace string) string {
+	return strings.ToLower(strings.Join([]string{label, namespace, "pod", z.domain}, "."))
+}
+
+// addPointer enters the way back from a pod's addresses. Those of the machine have names elsewhere.
+func (z *Zone) addPointer(h *host, name string) {
 	if h.pod.Spec.HostNetwork {
 		return
 	}
 	for _, a := range h.addrs {
-		if _, taken := b.reverse[a]; !taken {
-			b.reverse[a] = name
+		if _, taken := z.reverse[a]; !taken {
+			z.reverse[a] = name
 		}
 	}
 }
 
-// ancestors makes every name above another one exist.
-func (b *zoneBuilder) ancestors() {
-	b.enter(b.domain)
-	for _, name := range slices.Collect(maps.Keys(b.records)) {
-		for name != b.domain {
-			_, name, _ = strings.Cut(name, ".")
-			b.enter(name)
-		}
-	}
-}
-
-func (b *zoneBuilder) enter(name string) {
-	if _, taken := b.records[name]; !taken {
-		b.records[name] = record{}
+// addAbove makes every name above another one exist.
+func (z *Zone) addAbove(name string) {
+	for name != z.domain {
+		_, name, _ = strings.Cut(name, ".")
+		z.above[name] = true
 	}
 }
 

@@ -2,6 +2,7 @@ package names
 
 import (
 	"net/netip"
+	"strconv"
 	"testing"
 	"time"
 
@@ -35,6 +36,27 @@ func TestAServiceSelectsPodsOfItsNamespace(t *testing.T) {
 	far.Namespace = "other"
 	z := NewZone("cluster.local", []*corev1.Pod{pod("web-0", app("web"), "10.0.0.2"), far}, []*corev1.Service{service("web", nil)})
 	if got := asked(t, z, "web.default.svc.cluster.local."); got != "Success 10.0.0.2" {
+		t.Error(got)
+	}
+}
+
+// TestPairsOfServicesAndPodsTakeNoMemory: a source may have thousands of Services that select each of its pods.
+func TestPairsOfServicesAndPodsTakeNoMemory(t *testing.T) {
+	var pods []*corev1.Pod
+	var services []*corev1.Service
+	for i := range 40 {
+		pods = append(pods, pod("p"+strconv.Itoa(i), app("web"), netip.AddrFrom4([4]byte{10, 0, 1, byte(i)}).String()))
+	}
+	for i := range 2000 {
+		services = append(services, service("s"+strconv.Itoa(i), func(s *corev1.ServiceSpec) {
+			s.Selector, s.Ports = map[string]string{"app": "web"}, []corev1.ServicePort{{Name: "http", Port: 80}}
+		}))
+	}
+	if n := testing.AllocsPerRun(1, func() { NewZone("cluster.local", pods, services) }); n > float64(10*(len(pods)+len(services))) {
+		t.Errorf("%.0f allocations for %d pods and %d Services", n, len(pods), len(services))
+	}
+	z := NewZone("cluster.local", pods, services)
+	if got := asked(t, z, "10-0-1-39.s1999.default.svc.cluster.local."); got != "Success 10.0.1.39" {
 		t.Error(got)
 	}
 }
