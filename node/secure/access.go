@@ -11,7 +11,6 @@ import (
 	"net/http"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"monopod/internal/regular"
@@ -261,46 +260,6 @@ func (r Rules) Check() error {
 	}
 	slices.SortFunc(errs, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
 	return errors.Join(errs...)
-}
-
-// maxAccessFile is more than a file of authorities or tokens needs.
-const maxAccessFile = 4 << 20
-
-// watched is the content of a file, which is re-read when it changes. While the file is invalid, the previous content applies.
-type watched[T any] struct {
-	file  string
-	parse func([]byte) (T, error)
-	log   *slog.Logger
-
-	mu    sync.Mutex
-	seen  stamp
-	value T
-	wrong error
-}
-
-// get returns the latest valid content.
-func (f *watched[T]) get() (T, error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	now := stampOf(f.file)
-	if now == f.seen && now != "" {
-		return f.value, f.wrong
-	}
-	data, err := regular.ReadFile(f.file, maxAccessFile)
-	var value T
-	if err == nil {
-		value, err = f.parse(data)
-	}
-	f.seen = now
-	if err != nil {
-		if f.wrong == nil || f.wrong.Error() != err.Error() {
-			f.log.Error("file cannot be used", "file", f.file, "err", err)
-		}
-		f.wrong = err
-		return f.value, err
-	}
-	f.value, f.wrong = value, nil
-	return value, nil
 }
 
 // Authorities verify client certificates; they are in a file of PEM certificates.

@@ -232,7 +232,14 @@ func TestClientCertificatesProveWhoAsks(t *testing.T) {
 	s.want(200, "alice [ops system:authenticated]")(s.ask("/pods", alice))
 	s.write("ca.crt", other.pem())
 	s.want(401, "Unauthorized")(s.ask("/pods", alice))
-	s.want(200, "bob [system:authenticated]")(s.ask("/pods", other.client(t, "bob", nil, nil)))
+	bob := other.client(t, "bob", nil, nil)
+	s.want(200, "bob [system:authenticated]")(s.ask("/pods", bob))
+	check(t, os.Remove(file))
+	s.want(401, "Unauthorized")(s.ask("/pods", bob))
+	s.write("ca.crt", []byte("rubbish")) // what was deleted does not come back with it
+	s.want(401, "Unauthorized")(s.ask("/pods", bob))
+	s.write("ca.crt", other.pem())
+	s.want(200, "bob [system:authenticated]")(s.ask("/pods", bob))
 }
 
 func TestTokensProveWhoAsks(t *testing.T) {
@@ -248,7 +255,36 @@ func TestTokensProveWhoAsks(t *testing.T) {
 	s.want(200, "prometheus [metrics system:authenticated]")(s.ask("/metrics", nil, "Authorization: Bearer 0123456789abcdef"))
 	s.write("tokens", []byte("fedcba9876543210,other\n"))
 	s.want(401, "Unauthorized")(s.ask("/metrics", nil, "Authorization: Bearer 0123456789abcdef"))
-	s.want(200, "other [system:authenticated]")(s.ask("/metrics", nil, "Authorization: Bearer fedcba9876543210"))
+	const other = "Authorization: Bearer fedcba9876543210"
+	s.want(200, "other [system:authenticated]")(s.ask("/metrics", nil, other))
+	check(t, os.Rename(file, s.path("away")))
+	s.want(401, "Unauthorized")(s.ask("/metrics", nil, other))
+	s.write("tokens", []byte("short,prometheus\n")) // what was deleted does not come back with it
+	s.want(401, "Unauthorized")(s.ask("/metrics", nil, other))
+	check(t, os.Rename(s.path("away"), file))
+	s.want(200, "other [system:authenticated]")(s.ask("/metrics", nil, other))
+}
+
+// TestATokenFileWithoutItsDirectoryIsDeleted, as a mounted volume is.
+func TestATokenFileWithoutItsDirectoryIsDeleted(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "auth")
+	check(t, os.Mkdir(dir, 0o700))
+	file := filepath.Join(dir, "tokens")
+	check(t, os.WriteFile(file, []byte("0123456789abcdef,prometheus\n"), 0o600))
+	tokens := NewTokenFile(file, slog.New(slog.DiscardHandler))
+	known := func() bool {
+		_, ok, _ := tokens.AuthenticateToken(t.Context(), "0123456789abcdef")
+		return ok
+	}
+	if !known() {
+		t.Fatal("the token is not accepted")
+	}
+	check(t, os.Rename(dir, dir+".old"))
+	check(t, os.WriteFile(dir, nil, 0o600))
+	if known() {
+		t.Error("the token of a deleted file is accepted")
+	}
 }
 
 // reviewer is an API server that reviews tokens and access.
