@@ -115,8 +115,12 @@ func lastOutput(ctx context.Context, dirs []string, pod *corev1.Pod) map[string]
 		var newest string
 		var at time.Time
 		for _, dir := range dirs {
-			files, _ := filepath.Glob(filepath.Join(dir, name, "*.log"))
-			for _, file := range files {
+			files, _ := os.ReadDir(filepath.Join(dir, name)) // it is missing before the first start
+			for _, f := range files {
+				file := filepath.Join(dir, name, f.Name())
+				if !strings.HasSuffix(file, ".log") {
+					continue
+				}
 				if info, err := os.Stat(file); err == nil && info.Size() > 0 && info.ModTime().After(at) {
 					newest, at = file, info.ModTime()
 				}
