@@ -15,10 +15,21 @@ type outside struct {
 	cluster map[netip.Addr]string
 	// taken are the frontends, and the node ports (onNode), by Service.
 	taken map[Frontend]string
+	// left is how many ports at external IPs there may still be: few manifests make many pairs of both.
+	left int
+}
+
+// external returns the external IPs of a Service; none if there is no room for its ports at them. It is called once for each Service, in order.
+func (o *outside) external(s *corev1.Service) []netip.Addr {
+	if n := len(s.Spec.ExternalIPs) * len(s.Spec.Ports); n <= o.left {
+		o.left -= n
+		return addrs(s.Spec.ExternalIPs)
+	}
+	return nil
 }
 
 func newOutside(all []*corev1.Service) outside {
-	o := outside{cluster: map[netip.Addr]string{}, taken: map[Frontend]string{}}
+	o := outside{cluster: map[netip.Addr]string{}, taken: map[Frontend]string{}, left: MaxElements}
 	for _, s := range all {
 		for _, ip := range addrs(s.Spec.ClusterIPs) {
 			if HasIP(s) {
@@ -85,7 +96,11 @@ func (a *assigner) outside(inOrder []*corev1.Service) {
 				o.taken[f] = keyOf(s)
 			}
 		}
-		for _, f := range frontends(s, addrs(s.Spec.ExternalIPs)) {
+		external := o.external(s)
+		if external == nil && len(s.Spec.ExternalIPs)*len(s.Spec.Ports) > o.left {
+			a.note(keyOf(s), "its external IPs are not opened: all Services together have more than %d ports at external IPs", MaxElements)
+		}
+		for _, f := range frontends(s, external) {
 			if why := o.refused(s, f); why != "" {
 				a.note(keyOf(s), "port %d/%s of the external IP %s is not opened: %s", f.Port, f.Protocol, f.Addr, why)
 			} else {

@@ -14,16 +14,27 @@ import (
 	"monopod/manifests"
 )
 
+const (
+	// MaxElements limits what all Services have in the kernel, for each address family: a frontend is one element, and each of its endpoints one
+	// more. A table is changed by one transaction, which has room for no more; and few manifests make many pairs of Services and pods.
+	MaxElements = 40_000
+	// stickyElements is what an endpoint with session affinity counts: it has a chain and a set.
+	stickyElements = 14
+)
+
 // Plan returns where connections to Services lead. Services and memory are those that Assign has returned, pods those that exist, with their status. Of
 // two Services with the same frontend the one has it that came first.
 func Plan(services []*corev1.Service, pods []*corev1.Pod, m Memory) Table {
-	b := builder{pods: indexPods(pods), ports: map[Frontend]Port{}, outside: newOutside(services)}
+	b := builder{
+		pods: indexPods(pods), ports: map[Frontend]Port{}, outside: newOutside(services),
+		room: map[bool]int{false: MaxElements, true: MaxElements}, over: map[string]bool{},
+	}
 	for _, s := range m.inOrder(services) {
 		if s.Spec.ClusterIP != "" && HasIP(s) {
 			b.service(s)
 		}
 	}
-	t := Table{IPs: b.ips}
+	t := Table{IPs: b.ips, Over: slices.Sorted(maps.Keys(b.over))}
 	slices.SortFunc(t.IPs, compareAddrs)
 	t.Ports = slices.SortedFunc(maps.Values(b.ports), func(x, y Port) int {
 		return cmp.Or(compareAddrs(x.Addr, y.Addr), cmp.Compare(x.Protocol, y.Protocol), cmp.Compare(x.Port, y.Port))
@@ -40,6 +51,9 @@ type builder struct {
 	ips   []netip.Addr
 	ports map[Frontend]Port
 	outside
+	// room is how many more elements there may be by address family; true: IPv6. over has the Services that needed more.
+	room map[bool]int
+	over map[string]bool
 }
 
 // indexPods returns the pods that can be endpoints by each of their labels.
@@ -62,8 +76,14 @@ func (b *builder) service(s *corev1.Service) {
 	ips := addrs(s.Spec.ClusterIPs)
 	b.ips = append(b.ips, ips...)
 	balanced := balancerIPs(s)
-	outer := slices.Concat(balanced, addrs(s.Spec.ExternalIPs))
+	outer := slices.Concat(balanced, b.external(s))
 	used := b.endpoints(s)
+	from := map[bool][]netip.Prefix{}
+	for _, ip := range balanced {
+		if v6 := ip.Is6(); from[v6] == nil {
+			from[v6] = clients(s.Spec.LoadBalancerSourceRanges, balanced, v6)
+		}
+	}
 	for i := range s.Spec.Ports {
 		p := &s.Spec.Ports[i]
 		if p.Protocol == corev1.ProtocolSCTP {
@@ -74,12 +94,11 @@ func (b *builder) service(s *corev1.Service) {
 		}
 		for _, ip := range outer {
 			f := Frontend{Protocol: strings.ToLower(string(p.Protocol)), Addr: ip, Port: uint16(p.Port)}
-			if b.refused(s, f) == "" {
+			if b.refused(s, f) == "" && b.port(s, p, f, used) {
 				b.taken[f] = keyOf(s)
-				b.port(s, p, f, used)
 			}
 		}
-		b.limit(s, p, balanced)
+		b.limit(s, p, balanced, from)
 		if p.NodePort == 0 {
 			continue
 		}
@@ -107,12 +126,12 @@ func balancerIPs(s *corev1.Service) (all []netip.Addr) {
 }
 
 // limit limits the clients of a port at the addresses of a load balancer to loadBalancerSourceRanges. As with kube-proxy, external IPs and node ports
-// have no such limit.
-func (b *builder) limit(s *corev1.Service, p *corev1.ServicePort, balanced []netip.Addr) {
+// have no such limit. from are the networks of clients by address family; all ports share them.
+func (b *builder) limit(s *corev1.Service, p *corev1.ServicePort, balanced []netip.Addr, from map[bool][]netip.Prefix) {
 	for _, ip := range balanced {
 		f := Frontend{Protocol: strings.ToLower(string(p.Protocol)), Addr: ip, Port: uint16(p.Port)}
 		if out, ok := b.ports[f]; ok && out.Service == keyOf(s) {
-			out.From = clients(s.Spec.LoadBalancerSourceRanges, balanced, ip.Is6())
+			out.From = from[ip.Is6()]
 			b.ports[f] = out
 		}
 	}
@@ -182,11 +201,11 @@ func (b *builder) targets(s *corev1.Service, ips []netip.Addr, used []*corev1.Po
 	}
 }
 
-// port adds one frontend of a Service, unless it is taken.
-func (b *builder) port(s *corev1.Service, p *corev1.ServicePort, f Frontend, used []*corev1.Pod) {
+// port adds one frontend of a Service, unless it is taken. It reports false if there is no room for it: connections to it are not translated.
+func (b *builder) port(s *corev1.Service, p *corev1.ServicePort, f Frontend, used []*corev1.Pod) bool {
 	f.Protocol = strings.ToLower(string(p.Protocol))
 	if _, taken := b.ports[f]; taken {
-		return
+		return true
 	}
 	out := Port{Frontend: f, Service: keyOf(s)}
 	if s.Spec.SessionAffinity == corev1.ServiceAffinityClientIP {
@@ -207,7 +226,18 @@ func (b *builder) port(s *corev1.Service, p *corev1.ServicePort, f Frontend, use
 	}
 	slices.SortFunc(out.To, netip.AddrPort.Compare)
 	out.To = slices.Compact(out.To)
+	each := 1
+	if out.Sticky > 0 {
+		each = stickyElements
+	}
+	n, v6 := 1+each*len(out.To), f.Addr.Is6()
+	if n > b.room[v6] {
+		b.over[keyOf(s)] = true
+		return false
+	}
+	b.room[v6] -= n
 	b.ports[f] = out
+	return true
 }
 
 // endpoints returns the backend pods of a Service: the ready ones, or, if there are none, terminating ones that still serve.

@@ -191,6 +191,54 @@ func TestTheFirstServiceHasAPort(t *testing.T) {
 	}
 }
 
+// TestServicesThatNeedTooMuchAreLeftOut: their pairs with pods, and of addresses with ports, are counted; those that came first stay.
+func TestServicesThatNeedTooMuchAreLeftOut(t *testing.T) {
+	var pods []*corev1.Pod
+	for i := range 100 {
+		pods = append(pods, pod(fmt.Sprint("p", i), nil, fmt.Sprintf("10.87.0.%d", 1+i), fmt.Sprintf("fd00::%x", 1+i)))
+	}
+	many := func(n int, edit ...func(*corev1.ServiceSpec)) (all []*corev1.Service) {
+		for i := range n {
+			all = append(all, svc(fmt.Sprintf("s%04d", i), append(edit, func(s *corev1.ServiceSpec) {
+				s.Selector, s.Ports[0].TargetPort = map[string]string{"app": "web"}, intstr.FromInt32(80)
+			})...))
+		}
+		return all
+	}
+	sticky := func(s *corev1.ServiceSpec) { s.SessionAffinity = corev1.ServiceAffinityClientIP }
+	external := func(s *corev1.ServiceSpec) {
+		s.ExternalIPs, s.Ports = nil, nil
+		for i := range 100 {
+			s.ExternalIPs = append(s.ExternalIPs, fmt.Sprintf("203.0.113.%d", 1+i))
+			s.Ports = append(s.Ports, corev1.ServicePort{Name: fmt.Sprint("p", i), Port: int32(1 + i), Protocol: corev1.ProtocolTCP, TargetPort: intstr.FromInt32(80)})
+		}
+	}
+	for name, c := range map[string]struct {
+		services []*corev1.Service
+		pods     []*corev1.Pod
+		ports    int
+		over     int
+		notes    bool
+	}{
+		"with room":             {many(390), pods, 390, 0, false},
+		"pairs":                 {many(2000), pods, 396, 1604, false},
+		"pairs of both":         {many(2000, families(corev1.IPFamilyPolicyPreferDualStack)), pods, 792, 1604, false},
+		"sticky pairs":          {many(2000, sticky), pods, 28, 1972, false},
+		"frontends":             {many(10), nil, 10, 0, false},
+		"external IPs":          {many(1, external), nil, 100 + 100*100, 0, false},
+		"too many external IPs": {append(many(1, external), svc("z", func(s *corev1.ServiceSpec) { external(s); s.ExternalIPs = slices.Repeat(s.ExternalIPs, 4) })), nil, 200 + 100*100, 0, true},
+	} {
+		given, memory, notes := Assign(c.services, Memory{}, dual())
+		got := Plan(given, c.pods, memory)
+		if len(got.Ports) != c.ports || len(got.Over) != c.over || (len(notes) > 0) != c.notes || len(notes) > len(c.services) {
+			t.Errorf("%s: %d ports, %d Services without room, %d notes", name, len(got.Ports), len(got.Over), len(notes))
+		}
+		if slices.Contains(got.Over, "default/s0000") {
+			t.Errorf("%s: the first Service has no room", name)
+		}
+	}
+}
+
 func TestVariablesOfServices(t *testing.T) {
 	given, _, _ := Assign([]*corev1.Service{
 		svc("my-db", ip("10.96.0.10"), func(s *corev1.ServiceSpec) {

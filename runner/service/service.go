@@ -77,6 +77,8 @@ type Table struct {
 	IPs []netip.Addr
 	// Ranges are the ranges of cluster IPs. Connections of pods to their other addresses are refused.
 	Ranges []netip.Prefix
+	// Over are the Services, by namespace and name, some of whose frontends are missing because of MaxElements. Sorted.
+	Over []string
 }
 
 // keyOf returns the namespace and name of a Service.

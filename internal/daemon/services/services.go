@@ -95,6 +95,8 @@ type Manager struct {
 
 	// lastErr is the last error of update, the only one that uses it.
 	lastErr string
+	// over is the number of Services that the last plan had no room for.
+	over int
 }
 
 // New returns the Services of an agent. It does no I/O.

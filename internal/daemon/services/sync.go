@@ -2,6 +2,7 @@ package services
 
 import (
 	"context"
+	"log/slog"
 	"slices"
 	"sync"
 	"time"
@@ -44,6 +45,7 @@ func (n *Manager) update(ctx context.Context, pods []*corev1.Pod, all []*corev1.
 		n.addAPIBackends(&t)
 		t.Ranges = n.refusing()
 	}
+	n.over = logOver(n.cfg.Log, n.over, t.Over)
 	err := rules.Apply(ctx, t)
 	if ctx.Err() != nil {
 		return given, nil
@@ -57,6 +59,14 @@ func (n *Manager) update(ctx context.Context, pods []*corev1.Pod, all []*corev1.
 	}
 	n.lastErr = text
 	return given, err
+}
+
+// logOver logs once that Services need too much of the kernel, and returns how many do.
+func logOver(log *slog.Logger, before int, services []string) int {
+	if len(services) > 0 && before == 0 {
+		log.Warn("some ports of Services are not opened: all Services together have too many endpoints", "limit", service.MaxElements, "services", len(services), "first", services[0])
+	}
+	return len(services)
 }
 
 // repair checks the rules.
