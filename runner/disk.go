@@ -44,6 +44,18 @@ func LimitsDisk(spec *corev1.PodSpec) bool {
 	return false
 }
 
+// ContainerDiskLimit returns how much a container may have on disk: the lower of its limit and that of its pod; 0: no limit.
+func ContainerDiskLimit(spec *corev1.PodSpec, container string) int64 {
+	all := manifests.AggregateLimits(spec)
+	limit := all.StorageEphemeral().Value()
+	for c := range manifests.AllContainers(spec) {
+		if own := c.Resources.Limits.StorageEphemeral(); c.Name == container && own.Sign() > 0 {
+			limit = min(limit, own.Value())
+		}
+	}
+	return limit
+}
+
 // diskLimit returns the size limit of an emptyDir on disk, 0 for other volumes.
 func diskLimit(v *corev1.Volume) int64 {
 	if v.EmptyDir == nil || v.EmptyDir.Medium != corev1.StorageMediumDefault || v.EmptyDir.SizeLimit == nil {

@@ -40,6 +40,19 @@ func TestDiskLimitsEvictPod(t *testing.T) {
 	}
 }
 
+func TestContainerDiskLimit(t *testing.T) {
+	const mi = 1 << 20
+	spec := runtimetest.DiskPod().Object.Spec
+	for container, want := range map[string]int64{"a": 2 * mi, "b": 2 * mi, "side": 4 * mi} {
+		if got := runner.ContainerDiskLimit(&spec, container); got != want {
+			t.Errorf("%s: %d, want %d", container, got, want)
+		}
+	}
+	if got := runner.ContainerDiskLimit(&corev1.PodSpec{Containers: []corev1.Container{{Name: "a"}}}, "a"); got != 0 {
+		t.Errorf("without limits: %d", got)
+	}
+}
+
 func TestLimitsDisk(t *testing.T) {
 	for want, pods := range map[bool][]*manifests.Pod{
 		true: {

@@ -284,3 +284,28 @@ func TestDiskIsWatched(t *testing.T) {
 		})
 	}
 }
+
+func TestGuardOfADisk(t *testing.T) {
+	const gib = 1 << 30
+	now := Room{60 * gib, 900}
+	d := Disk{Dir: "d", Keep: func(size Room) Room { return Room{size.Bytes / 5, 0} }, look: func(string) (Room, Room, error) {
+		return Room{100 * gib, 1000}, now, nil
+	}}
+	guard := d.Guard()
+	for _, tt := range []struct {
+		name    string
+		free    Room
+		bytes   int64
+		refused bool
+	}{
+		{"a file that fits", Room{60 * gib, 900}, 39 * gib, false},
+		{"a file that does not", Room{60 * gib, 900}, 40 * gib, true},
+		{"the same when others have written", Room{40 * gib, 900}, 39 * gib, true},
+		{"an empty file without an inode", Room{60 * gib, 29}, 0, true},
+	} {
+		now = tt.free
+		if err := guard(tt.bytes); errors.Is(err, ErrFull) != tt.refused {
+			t.Errorf("%s: %v", tt.name, err)
+		}
+	}
+}

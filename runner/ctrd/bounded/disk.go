@@ -65,6 +65,19 @@ func (d Disk) Watch(ctx context.Context) (_ context.Context, stop func()) {
 	return ctx, func() { cancel(nil); watching.Wait() }
 }
 
+// Guard is for a writer that knows the size of each file. It returns a function that reports why a file of so many bytes must not be written
+// now: too little would remain free, by the levels of Watch.
+func (d Disk) Guard() func(bytes int64) error {
+	if d.Dir == "" {
+		return func(int64) error { return nil }
+	}
+	least := d.least()
+	return func(bytes int64) error {
+		_, err := d.check(Room{Bytes: least.Bytes + bytes, Inodes: least.Inodes})
+		return err
+	}
+}
+
 // Cause returns ErrFull if Watch has ended ctx, else err.
 func Cause(ctx context.Context, err error) error {
 	if cause := context.Cause(ctx); err != nil && errors.Is(cause, ErrFull) {

@@ -201,11 +201,20 @@ func (r *Meter) logSizes(ctx context.Context, rec *record.Sandbox) (map[string]r
 	return sizes, nil
 }
 
-// otherSizes returns what a pod has on disk besides volumes, layers and logs: copies of termination messages, and emptyDirs that an
-// edit removed from the manifest, to which containers may still write. Volumes of claims do not count.
+// otherSizes returns what a pod has on disk besides volumes, layers and logs: copies of termination messages, volumes of images whose
+// containers are not created yet, and emptyDirs that an edit removed from the manifest, to which containers may still write. Volumes of
+// claims do not count.
 func (r *Meter) otherSizes(ctx context.Context, rec *record.Sandbox) (runner.Size, error) {
 	uid := rec.Meta.UID
 	files, err := volumes.SizeWithout(ctx, r.Dirs.PodDir(uid), "volumes", "image-volumes")
+	if err != nil {
+		return runner.Size{}, err
+	}
+	var created []string
+	for _, c := range r.Index.OfUID(uid) {
+		created = append(created, c.ID)
+	}
+	copied, err := volumes.SizeWithout(ctx, r.Dirs.ImageVolumeDir(uid, ""), created...)
 	if err != nil {
 		return runner.Size{}, err
 	}
@@ -216,5 +225,5 @@ func (r *Meter) otherSizes(ctx context.Context, rec *record.Sandbox) (runner.Siz
 		}
 	}
 	removed, err := volumes.SizeWithout(ctx, filepath.Dir(r.Dirs.EmptyDir(uid, "any")), present...)
-	return runner.Size{Bytes: files.Bytes + removed.Bytes, Inodes: files.Inodes + removed.Inodes}, err
+	return runner.Size{Bytes: files.Bytes + copied.Bytes + removed.Bytes, Inodes: files.Inodes + copied.Inodes + removed.Inodes}, err
 }

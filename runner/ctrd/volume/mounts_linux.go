@@ -17,6 +17,7 @@ import (
 	"monopod/runner"
 	"monopod/runner/ctrd/fault"
 	"monopod/runner/ctrd/image/imagestore"
+	"monopod/runner/ctrd/image/local"
 	"monopod/runner/ctrd/layout"
 	"monopod/runner/ctrd/oci"
 	"monopod/runner/ctrd/trees"
@@ -64,7 +65,10 @@ func (r *Mounts) PrepareMounts(ctx context.Context, in spec.Input, q Request) (_
 	}
 	anonymous, err := build.ImageVolumePaths(in)
 	if err == nil && len(anonymous) > 0 {
-		in.ImageVolumes, err = r.Images.Local.CopyOut(ctx, q.Image, r.Dirs.ImageVolumeDir(string(in.Pod.UID), in.ID), anonymous)
+		in.ImageVolumes, err = r.Images.Local.CopyOut(ctx, local.Copies{
+			Image: q.Image, Dir: r.Dirs.ImageVolumeDir(string(in.Pod.UID), in.ID), Paths: anonymous,
+			Limit: runner.ContainerDiskLimit(&in.Pod.Spec, c.Name),
+		})
 	}
 	return in, fault.Step(runner.ReasonCreateContainerError, fault.Wrap("volumes of the image", err))
 }

@@ -37,29 +37,44 @@ func (s *Store) View(ctx context.Context, chainID string, f func(root string) er
 	return mount.WithReadonlyTempMount(ctx, mounts, f)
 }
 
-// CopyOut copies each path of an image, with owners and modes, to a directory of its own in dir, named 0, 1, and so on. It returns these
-// directories by path. The copy of a path that the image lacks is empty.
-func (s *Store) CopyOut(ctx context.Context, img *image.Image, dir string, paths []string) (map[string]string, error) {
-	copies := map[string]string{}
-	for i, p := range paths {
-		copies[p] = filepath.Join(dir, strconv.Itoa(i))
-		if err := os.MkdirAll(copies[p], 0o755); err != nil {
+// Copies are directories of an image that a container gets copies of.
+type Copies struct {
+	Image *image.Image
+	// Dir is where they are created, named 0, 1, and so on.
+	Dir   string
+	Paths []string
+	// Limit is how much disk space they may take together; 0: any.
+	Limit int64
+}
+
+// CopyOut copies directories of an image, with owners and modes, and returns the copies by path. The copy of a path that the image lacks is
+// empty. It stops when ctx ends, at the limit, and before a file that the disk has no room for.
+func (s *Store) CopyOut(ctx context.Context, q Copies) (map[string]string, error) {
+	made := map[string]string{}
+	for i, p := range q.Paths {
+		made[p] = filepath.Join(q.Dir, strconv.Itoa(i))
+		if err := os.MkdirAll(made[p], 0o755); err != nil {
 			return nil, err
 		}
 	}
-	err := s.View(s.Namespaced(ctx), img.ChainID, func(root string) error {
-		for _, p := range paths {
-			if err := copyOut(root, p, copies[p]); err != nil {
-				return fmt.Errorf("copy %s of image %s: %w", p, img.Name, err)
+	disk := s.Disk
+	if disk.Dir != "" {
+		disk.Dir = q.Dir // not always the file system of the images
+	}
+	c := &copier{limit: q.Limit, disk: disk.Guard()}
+	err := s.View(s.Namespaced(ctx), q.Image.ChainID, func(root string) error {
+		for _, p := range q.Paths {
+			if err := c.copyOut(ctx, root, p, made[p]); err != nil {
+				return fmt.Errorf("copy %s of image %s: %w", p, q.Image.Name, err)
 			}
 		}
 		return nil
 	})
-	return copies, err
+	return made, err
 }
 
 // copyOut copies a directory of an image. Symbolic links in its path are resolved inside the image.
-func copyOut(root, path, to string) error {
+func (c *copier) copyOut(ctx context.Context, root, path, to string) error {
 	from, err := cfs.RootPath(root, path)
 	if err != nil {
 		return pathless(err)
@@ -74,5 +89,6 @@ func copyOut(root, path, to string) error {
 	if !fi.IsDir() {
 		return errors.New("it is not a directory")
 	}
-	return pathless(cfs.CopyDir(to, from))
+	clear(c.links) // each copy is a volume of its own
+	return pathless(c.dir(ctx, from, to))
 }
