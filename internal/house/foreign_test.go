@@ -43,6 +43,7 @@ func ownFiles() map[string]string {
 		"runner/ctrd/confine/apparmor_linux.go":                  kernel,
 		"runner/ctrd/confine/selinux_linux.go readSELinuxPolicy": kernel,
 		"runner/ctrd/image/layer/layer.go RemoveWhiteouts":       "a committed layer, in which nothing runs; nothing is opened but directories",
+		"runner/ctrd/image/local/copy.go":                        "a read-only view of a layer, in which nothing runs, and a copy that no container has yet; only regular files are opened",
 		"runner/ctrd/logs/file.go":                               logs,
 		"runner/ctrd/logs/journal.go":                            state,
 		"runner/ctrd/logs/keeper.go compress":                    logs,

@@ -5,6 +5,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"monopod/runner"
 	"monopod/runner/runtimetest"
 )
@@ -31,6 +33,42 @@ func TestHangingActionIsReportedWithStartTime(t *testing.T) {
 			t.Errorf("it is over, and doing %+v", got)
 		}
 	})
+}
+
+func TestCreationEndsWithThePod(t *testing.T) {
+	for name, parallel := range map[string]int{"one after another": 1, "concurrently": 2} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRig(t)
+				r.cfg.Options.Parallel = parallel
+				slow := time.Minute
+				r.fake.Delay = func(a runner.Action) time.Duration {
+					if a.Kind == runner.CreateContainer {
+						return slow
+					}
+					return 0
+				}
+				r.start()
+				web := testPod("web", testContainer("a", runtimetest.ScriptServe), testContainer("b", runtimetest.ScriptServe))
+				r.update(web)
+				r.pass(time.Second)
+				if n := len(r.status("web").Doing); n == 0 {
+					t.Fatal("nothing is in progress")
+				}
+				r.update()
+				r.pass(time.Second)
+				if state := r.fake.State(key("web")); state.Sandbox != nil || len(state.Containers) > 0 {
+					t.Errorf("a second after the pod is gone: %+v", state)
+				}
+				slow = time.Millisecond
+				r.update(web) // the same pod again is not affected
+				r.pass(time.Second)
+				if s := r.status("web"); s.Pod.Status.Phase != corev1.PodRunning || s.Why != "" {
+					t.Errorf("%s, %s", s.Pod.Status.Phase, s.Why)
+				}
+			})
+		})
+	}
 }
 
 func TestStatusShowsWhatEndedHealthyContainer(t *testing.T) {

@@ -486,6 +486,9 @@ func (p *Pool) assignLocked(e *entry, a assignment) {
 	sameHeld := (a.held == nil || old.objects == a.objects) && (old.held == nil) == (a.held == nil) && (a.held == nil || *old.held == *a.held)
 	same := e.running && old.settled == a.settled && a.desired != nil && old.desired == a.desired && sameHeld && sameHalt(a.halt, old.halt) && a.evict == old.evict && a.place == old.place && slices.Equal(a.given, old.given) && e.report.of(a.desired.Origin)
 	e.assignment = a
+	if old.desired != nil && a.desired == nil && a.removable(old.desired.Origin) || a.halt != nil && a.halt.Remove {
+		e.worker.doing.Remove() // the worker itself may be waiting for them
+	}
 	if e.report.status.Pod == nil {
 		p.setStatusLocked(e, podstatus.Of(podstatus.Input{
 			Now: p.cfg.Now(), Key: e.worker.key, Desired: a.desired, Held: a.held, Node: p.node(), Observed: plan.Observed{Halt: a.halt},
@@ -575,7 +578,7 @@ func (p *registry) Pods() []podstatus.Status {
 	for _, e := range p.entries {
 		if e.report.status.Pod != nil {
 			s := e.report.status
-			s.Probes, s.Doing = e.worker.probeStatuses(), e.worker.doing.list()
+			s.Probes, s.Doing = e.worker.probeStatuses(), e.worker.doing.List()
 			all = append(all, s)
 		}
 	}

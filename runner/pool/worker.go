@@ -21,6 +21,7 @@ import (
 	"monopod/runner/plan"
 	"monopod/runner/plan/retry"
 	"monopod/runner/podstatus"
+	"monopod/runner/pool/activity"
 	"monopod/runner/pool/occurrence"
 )
 
@@ -97,7 +98,7 @@ type worker struct {
 	events chan struct{}             // the pod may have changed
 	assign chan struct{}             // the assignment has changed
 	retry  atomic.Pointer[time.Time] // the back-off of failures before then is over
-	doing  activities                // actions in progress
+	doing  activity.Actions          // actions in progress
 
 	blind    error
 	blindFor int

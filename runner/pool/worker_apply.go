@@ -73,7 +73,7 @@ func (w *worker) do(ctx context.Context, pod *manifests.Pod, a runner.Action, me
 func (w *worker) act(ctx context.Context, pod *manifests.Pod, a runner.Action) error {
 	ctx, cancel := outlive(ctx)
 	defer cancel()
-	ctx, end := w.doing.begin(ctx, a, w.pool.cfg.Now)
+	ctx, end := w.doing.Begin(ctx, a, w.pool.cfg.Now)
 	defer end()
 	return w.pool.rt.Apply(ctx, w.key, pod, a)
 }
@@ -82,7 +82,7 @@ func (w *worker) act(ctx context.Context, pod *manifests.Pod, a runner.Action) e
 func (w *worker) book(ctx context.Context, pod *manifests.Pod, a runner.Action, err error) outcome {
 	w.consume(a)
 	if err != nil {
-		if ctx.Err() != nil {
+		if ctx.Err() != nil || errors.Is(err, runner.ErrRemoved) {
 			return dropped
 		}
 		if se, ok := errors.AsType[*runner.StepError](err); ok && se.Reason == runner.ReasonStartError {

@@ -3,6 +3,7 @@ package runtimetest
 import (
 	"context"
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -113,7 +114,8 @@ func (f *Fake) finish(key manifests.Key, a runner.Action) {
 	}
 }
 
-// take lets the time of an action pass. Slow steps end with ctx, the others only with the agent.
+// take lets the time of an action pass. Slow steps end with ctx, creations of containers when the pod is to be removed, and all with the
+// agent.
 func (f *Fake) take(ctx context.Context, a runner.Action, slow bool) error {
 	switch {
 	case f.Delay == nil:
@@ -121,7 +123,15 @@ func (f *Fake) take(ctx context.Context, a runner.Action, slow bool) error {
 	case !slow:
 		ctx = context.WithoutCancel(ctx)
 	}
-	return f.pass(ctx, f.Delay(a))
+	if a.Kind != runner.CreateContainer {
+		return f.pass(ctx, f.Delay(a))
+	}
+	ctx, stop := runner.UntilRemoval(ctx)
+	defer stop()
+	if err := f.pass(ctx, f.Delay(a)); err != nil {
+		return errors.Join(err, context.Cause(ctx))
+	}
+	return nil
 }
 
 // pass lets time pass. None needs no timer: two at once that are over when they are made crash the race detector in a bubble of

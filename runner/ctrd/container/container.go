@@ -82,7 +82,12 @@ type Creator struct {
 // containers of a pod may be created in parallel; what they share, such as volumes, is prepared by one at a time.
 func (r *Creator) CreateContainer(ctx context.Context, key manifests.Key, pod *manifests.Pod, a runner.Action) error {
 	unlock := r.locks.Lock("plan " + key.String())
-	n, err := r.Planner.planContainer(ctx, key, pod, a)
+	planning, stop := runner.UntilRemoval(ctx) // volumes may be large
+	n, err := r.Planner.planContainer(planning, key, pod, a)
+	if err != nil && errors.Is(context.Cause(planning), runner.ErrRemoved) {
+		err = runner.ErrRemoved
+	}
+	stop()
 	unlock()
 	if err != nil {
 		return err
