@@ -49,8 +49,14 @@ func openLock(path string, mode fs.FileMode) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
+	info, err := f.Stat()
+	if err != nil || !info.Mode().IsRegular() {
 		return nil, errors.Join(err, fmt.Errorf("%s is no regular file", path), f.Close())
+	}
+	if info.Mode().Perm()&^mode != 0 { // of an earlier version: whoever may open the file may lock it
+		if err := f.Chmod(mode); err != nil {
+			return nil, errors.Join(err, f.Close())
+		}
 	}
 	return f, nil
 }

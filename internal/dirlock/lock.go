@@ -56,7 +56,7 @@ const openTries = 20
 func openLock(dir string) (f *os.File, err error) {
 	for range openTries {
 		if err = os.MkdirAll(dir, 0o755); err == nil {
-			f, err = atomicfile.OpenLock(filepath.Join(dir, LockName), 0o644)
+			f, err = atomicfile.OpenLock(filepath.Join(dir, LockName), 0o600) // whoever may open it may lock it
 		}
 		if !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrExist) { // it was there for MkdirAll, and is gone
 			break
@@ -77,6 +77,12 @@ func takeLock(patience time.Duration, dir string) (*os.File, error) {
 		defer f.Close()
 		if !errors.Is(err, syscall.EWOULDBLOCK) {
 			return nil, fmt.Errorf("lock %s: %w", f.Name(), err)
+		}
+		if heldByStrangers(usersOf("/proc", f), os.Geteuid()) { // since a version that let all users open the file
+			if err := os.Remove(f.Name()); err != nil {
+				return nil, fmt.Errorf("lock: %w", err)
+			}
+			return takeLock(patience, dir)
 		}
 		return nil, heldError{fmt.Errorf("another monopod%s uses %s; stop it, or set another rootDirectory, stateDirectory and podCIDR for this one", holder(f), dir)}
 	}

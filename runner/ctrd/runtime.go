@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -264,10 +265,18 @@ func (c Config) withDefaults() Config {
 // makeDirs creates the directories, and replaces their paths by the resolved ones, which the mount table shows.
 func (c *Config) makeDirs() error {
 	d := c.dirs()
-	for _, dir := range []string{
-		d.Root, d.State, d.PodsDir(), d.PodLogs, d.Path("exits"), d.Path("ns"), d.Path("shm"), d.Path("logs"), d.Path("pause"),
-	} {
+	for _, dir := range []string{d.Root, d.State, d.PodLogs} {
 		if err := os.MkdirAll(dir, 0o755); err != nil {
+			return err
+		}
+	}
+	for _, dir := range []string{d.PodsDir(), d.Path("exits"), d.Path("ns"), d.Path("shm"), d.Path("logs"), d.Path("pause")} {
+		if err := os.MkdirAll(dir, d.Modes()[dir]); err != nil {
+			return err
+		}
+	}
+	for dir, mode := range d.Modes() {
+		if err := tighten(dir, mode); err != nil {
 			return err
 		}
 	}
@@ -279,6 +288,18 @@ func (c *Config) makeDirs() error {
 		*dir = path
 	}
 	return nil
+}
+
+// tighten removes permissions that an existing directory should not have: earlier versions created some of them open to all users.
+func tighten(dir string, mode fs.FileMode) error {
+	info, err := os.Lstat(dir)
+	if errors.Is(err, fs.ErrNotExist) || err == nil && (!info.IsDir() || info.Mode().Perm()&^mode == 0) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return os.Chmod(dir, info.Mode()&(mode|fs.ModeSticky|fs.ModeSetgid|fs.ModeSetuid))
 }
 
 // ContainerdVersion returns the latest known version of an external containerd; empty for the embedded one.

@@ -2,6 +2,7 @@
 package layout
 
 import (
+	"io/fs"
 	"path/filepath"
 	"strings"
 
@@ -94,6 +95,20 @@ func (r Dirs) HiddenFile(id string) string {
 // ContentDir contains the blobs of the embedded containerd.
 func (r Dirs) ContentDir() string {
 	return filepath.Join(r.Root, "containerd", "io.containerd.content.v1.content")
+}
+
+// Modes returns the modes of the directories of an instance, beside those of the embedded containerd. Other users of the machine must not reach
+// what is in them: the /dev/shm and the emptyDirs of pods are open to all users, and images have programs with the setuid bit. The users
+// of pods with a user namespace are such users, and need a way to their namespaces and root file systems, though not to volumes, which
+// the runtime opens for them.
+func (r Dirs) Modes() map[string]fs.FileMode {
+	const private, guarded, passable = 0o700, 0o750, 0o711
+	return map[string]fs.FileMode{
+		r.PodsDir(): guarded, r.VolumesDir(): guarded, filepath.Join(r.Root, "cni"): guarded,
+		r.Path("cni"): private, r.Path("exec"): private, r.Path("exits"): private, r.HandlersDir(): private, r.Path("image-volumes"): private,
+		r.Path("logs"): private, r.Path("ns"): passable, r.Path("pause"): passable, r.PauseRoot(): private, r.SecretsDir(): private,
+		r.Path("shm"): private, r.Path("subpaths"): private,
+	}
 }
 
 // PodLogDir contains the log files of a pod.

@@ -126,10 +126,10 @@ func writeFile(path string, b []byte) error {
 	if old, err := atomicfile.Read(path, atomicfile.MaxState); err == nil && string(old) == string(b) {
 		return nil
 	}
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return err
 	}
-	return atomicfile.Write(path, b, 0o644)
+	return atomicfile.Write(path, b, 0o600)
 }
 
 // dropDamagedResults removes cached results of libcni that cannot be read, with which libcni would never tear down the networks of their pods.

@@ -67,7 +67,7 @@ func (r *Images) prepareImageVolume(ctx context.Context, sb *record.Sandbox, ref
 
 func (r *Images) mountImageVolume(ctx context.Context, sb *record.Sandbox, img *image.Image, path string) error {
 	name := filepath.Base(path)
-	if err := os.MkdirAll(path, 0o755); err != nil { // before the snapshot, because dropImageVolumes finds it by its directory
+	if err := os.MkdirAll(path, 0o700); err != nil { // before the snapshot, because dropImageVolumes finds it by its directory
 		return err
 	}
 	key := sb.ID + "-" + name

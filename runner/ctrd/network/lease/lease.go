@@ -203,7 +203,7 @@ func (s *Store) path(a netip.Addr) string { return filepath.Join(s.dir, a.String
 
 // lock acquires the lock of host-local.
 func (s *Store) lock() (unlock func(), err error) {
-	if err := os.MkdirAll(s.dir, 0o755); err != nil {
+	if err := os.MkdirAll(s.dir, 0o750); err != nil {
 		return nil, fmt.Errorf("lock IP leases: %w", err)
 	}
 	if unlock, err = atomicfile.Lock(filepath.Join(s.dir, "lock"), 0o600); err != nil {
