@@ -30,6 +30,10 @@ LEAN    := -gcflags=all=-l $(addprefix -gcflags=,std= github.com/klauspost/...= 
 # Programs that mostly wait for the kernel: 0.7 MB less in the bundle.
 SMALL   := -gcflags=all=-l -ldflags "-s -w -funcalign=16"
 
+# End-to-end tests in the configuration that the gate compiles. Those that measure themselves have no race detector.
+E2E     := $(GO) test -race -trimpath -vet=off -count=1 -tags $(TAGS),e2e
+CALM    := $(GO) test -trimpath -vet=off -count=1 -tags $(TAGS),e2e
+
 .PHONY: build bundle tools cross monopod shim cni
 
 ## build: the plain binary, with its shim and CNI plugins beside it; runc is the system's
@@ -94,8 +98,8 @@ $(addprefix $(KUBERNETES)/,$(KUBE_PROGRAMS)): $(KUBE_MOD)
 
 ## test-apiserver: the add-on against a real kube-apiserver and etcd, and a short soak, for which that comes and goes
 test-apiserver: kubernetes
-	$(GO) test -race -count=1 -timeout 10m -tags e2e ./node/apiserver/...
-	$(GO) test -race -count=1 -timeout 15m -tags e2e ./e2e -run 'APIServer|Kubectl|^TestSoak$$'
+	$(E2E) -timeout 10m ./node/apiserver/...
+	$(E2E) -timeout 15m ./e2e -run 'APIServer|Kubectl|^TestSoak$$'
 
 # Unmodified clients of the Kubernetes API, each from its own modules, and programs built with their libraries. Their modules have
 # the versions of ours where they can, and there is no -trimpath: what tests compile is not compiled again.
@@ -126,12 +130,12 @@ $(CLIENTS)/operator: .ci/modules/operator.mod $(wildcard e2e/testdata/clients/op
 
 ## test-clients: Helm, k9s, Prometheus' discovery, client-go, controller-runtime and kubectl of two minor versions ago against a real daemon
 test-clients: kubernetes clients
-	$(GO) test -race -count=1 -timeout 15m -tags e2e -v ./e2e -run '^TestClient'
+	$(E2E) -timeout 15m -v ./e2e -run '^TestClient'
 
 ## golden: the same requests to a real kube-apiserver and to monopod; allowed differences are in e2e/testdata/golden/allowed.yaml
 .PHONY: golden
 golden: kubernetes e2e-binaries
-	MONOPOD_E2E_BIN=$(BIN)/e2e $(GO) test -count=1 -timeout 10m -tags e2e ./e2e -run '^TestGoldenAPIServer$$'
+	MONOPOD_E2E_BIN=$(BIN)/e2e $(E2E) -timeout 10m ./e2e -run '^TestGoldenAPIServer$$'
 
 # The suite of Kubernetes that a node has to pass, and what its images run.
 CONFORMANCE := $(CACHE)/conformance
@@ -152,7 +156,7 @@ $(CONFORMANCE)/nnp: $(KUBE_MOD)
 $(CONFORMANCE)/localhost.%: $(KUBE_MOD)
 	install -m 644 "$$($(GO) list -m -modfile=$< -f '{{.Dir}}' k8s.io/kubernetes)/test/images/agnhost/porter/$(@F)" $@
 
-CONFORM := MONOPOD_CONFORMANCE='$(or $(CONFORMANCE_SPECS),all)' MONOPOD_E2E_PATIENCE=$${MONOPOD_E2E_PATIENCE:-2m} $(GO) test -count=1 -timeout 90m -tags e2e ./e2e -v
+CONFORM := MONOPOD_CONFORMANCE='$(or $(CONFORMANCE_SPECS),all)' MONOPOD_E2E_PATIENCE=$${MONOPOD_E2E_PATIENCE:-2m} $(E2E) -timeout 90m ./e2e -v
 
 ## conformance: Kubernetes' own specs for nodes, against monopod alone (CONFORMANCE_SPECS=all, 1/3 as CI does, or a regular expression)
 conformance: conformance-programs
@@ -198,7 +202,7 @@ e2e: build bundle tools
 
 ## attack: the tests named TestAttack in their large variant, as root: hostile manifests, sources, archives and clients, damaged files, kills
 attack: build tools e2e-binaries
-	MONOPOD_ATTACK=1 MONOPOD_E2E_BIN=$(BIN)/e2e MONOPOD_E2E_PATIENCE=2m $(GO) test -count=1 -p 1 -timeout 3h -tags e2e -v -run '^TestAttack' \
+	MONOPOD_ATTACK=1 MONOPOD_E2E_BIN=$(BIN)/e2e MONOPOD_E2E_PATIENCE=2m $(CALM) -p 1 -timeout 3h -v -run '^TestAttack' \
 		$$(grep -rl --include='*_test.go' '^func TestAttack' . | xargs -n1 dirname | sort -u)
 
 # The agent under test has the race detector; clients have not, they would take a second to start.
@@ -216,15 +220,15 @@ e2e-binaries: monopod shim $(CNI) $(CACHE)/runc $(BIN)/tools/containerd
 
 ## soak: a hundred pods in trouble of all kinds for half an hour (MONOPOD_SOAK=5m: for five minutes)
 soak: build kubernetes
-	MONOPOD_SOAK=$${MONOPOD_SOAK:-30m} $(GO) test -race -count=1 -timeout 3h -tags e2e -v -run '^TestSoak$$' ./e2e
+	MONOPOD_SOAK=$${MONOPOD_SOAK:-30m} $(E2E) -timeout 3h -v -run '^TestSoak$$' ./e2e
 
 ## soak-api: clients of the Kubernetes API change everything at random while the agent is killed, for half an hour (MONOPOD_SOAK=10m: ten minutes)
 soak-api: build e2e-binaries
-	MONOPOD_E2E_BIN=$(BIN)/e2e MONOPOD_E2E_PATIENCE=2m MONOPOD_SOAK=$${MONOPOD_SOAK:-30m} $(GO) test -count=1 -timeout 3h -tags e2e -v -run '^TestSoakAPI$$' ./e2e
+	MONOPOD_E2E_BIN=$(BIN)/e2e MONOPOD_E2E_PATIENCE=2m MONOPOD_SOAK=$${MONOPOD_SOAK:-30m} $(E2E) -timeout 3h -v -run '^TestSoakAPI$$' ./e2e
 
 ## figures-api: memory, apply of a Deployment, lists and watches of the Kubernetes API; fails above their limits (quiet machine, 15 minutes)
 figures-api: build e2e-binaries kubernetes
-	MONOPOD_E2E_BIN=$(BIN)/e2e MONOPOD_E2E_PATIENCE=2m MONOPOD_FIGURES=1 $(GO) test -count=1 -timeout 40m -tags e2e -v -run '^TestFigureAPI' ./e2e
+	MONOPOD_E2E_BIN=$(BIN)/e2e MONOPOD_E2E_PATIENCE=2m MONOPOD_FIGURES=1 $(CALM) -timeout 40m -v -run '^TestFigureAPI' ./e2e
 	$(GO) test -run '^$$' -bench 'List100Pods|FiftyWatches|Objects' ./node/kubeapi ./internal/daemon/kubeview
 
 ## vm-test: end-to-end tests in a small VM with pure cgroup v2 (software emulation, some minutes)
