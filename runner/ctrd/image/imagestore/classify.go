@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"monopod/internal/cause"
+	"monopod/internal/jsonlimit"
 	"monopod/runner"
 	"monopod/runner/ctrd/bounded"
 	"monopod/runner/ctrd/image/registry"
@@ -58,6 +59,8 @@ func classifyPull(c *cause.Cause, err error, text string) {
 	c.Answer = answered(text)
 	name := lookup.FindStringSubmatch(text)
 	switch {
+	case has(text, registry.ErrTooLarge.Error(), jsonlimit.ErrTooMany.Error()): // also where a login was asked for: that would not help
+		c.Kind = cause.ImagePull
 	case has(text, "no match for platform", "exec format error"):
 		c.Kind = cause.ImagePlatform
 	case hasStatus(text, "429") || has(text, "toomanyrequests"):

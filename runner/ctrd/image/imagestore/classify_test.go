@@ -8,20 +8,24 @@ import (
 	"golang.org/x/sys/unix"
 
 	"monopod/internal/cause"
+	"monopod/internal/jsonlimit"
 	"monopod/runner"
+	"monopod/runner/ctrd/image/registry"
 )
 
 func TestPullErrorsAreClassified(t *testing.T) {
 	const ref = "registry.example/app:1"
 	for text, want := range map[string]cause.Cause{
 		"registry.example/app:1: not found": {Kind: cause.ImageNotFound},
-		"unexpected status from HEAD request to https://registry.example/v2/app/manifests/1: 404 Not Found":                                    {Kind: cause.ImageNotFound, Answer: "404 Not Found"},
-		"could not fetch content descriptor sha256:00 (application/vnd.oci.image.layer.v1.tar+gzip) from remote: not found":                    {Kind: cause.ImageNotFound},
-		"content at https://registry.example/v2/app/manifests/sha256:00 not found: not found":                                                  {Kind: cause.ImageNotFound},
-		"unexpected status from HEAD request to https://registry.example/v2/app/manifests/1: 401 Unauthorized":                                 {Kind: cause.ImageUnauthorized, Answer: "401 Unauthorized"},
-		"pull access denied, repository does not exist or may require authorization: server message: insufficient_scope: authorization failed": {Kind: cause.ImageUnauthorized},
-		"failed to authorize: failed to fetch oauth token: something new":                                                                      {Kind: cause.ImageUnauthorized},
-		"unexpected status from HEAD request to https://registry.example/v2/app/manifests/1: 403 Forbidden":                                    {Kind: cause.ImageForbidden, Answer: "403 Forbidden"},
+		"unexpected status from HEAD request to https://registry.example/v2/app/manifests/1: 404 Not Found":                                                       {Kind: cause.ImageNotFound, Answer: "404 Not Found"},
+		"could not fetch content descriptor sha256:00 (application/vnd.oci.image.layer.v1.tar+gzip) from remote: not found":                                       {Kind: cause.ImageNotFound},
+		"content at https://registry.example/v2/app/manifests/sha256:00 not found: not found":                                                                     {Kind: cause.ImageNotFound},
+		"unexpected status from HEAD request to https://registry.example/v2/app/manifests/1: 401 Unauthorized":                                                    {Kind: cause.ImageUnauthorized, Answer: "401 Unauthorized"},
+		"pull access denied, repository does not exist or may require authorization: server message: insufficient_scope: authorization failed":                    {Kind: cause.ImageUnauthorized},
+		"failed to authorize: failed to fetch oauth token: something new":                                                                                         {Kind: cause.ImageUnauthorized},
+		"failed to authorize: failed to fetch anonymous token: unable to decode token response: the answer is " + registry.ErrTooLarge.Error():                    {Kind: cause.ImagePull},
+		"failed to authorize: failed to fetch oauth token: unable to decode token response: the JSON has more than 50000 values: " + jsonlimit.ErrTooMany.Error(): {Kind: cause.ImagePull},
+		"unexpected status from HEAD request to https://registry.example/v2/app/manifests/1: 403 Forbidden":                                                       {Kind: cause.ImageForbidden, Answer: "403 Forbidden"},
 		"unexpected status from GET request to https://registry.example/v2/app/manifests/1: 429 Too Many Requests: toomanyrequests: You have reached your pull rate limit": {
 			Kind: cause.ImageRateLimited, Answer: "429 Too Many Requests",
 		},
