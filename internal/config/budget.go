@@ -21,6 +21,9 @@ func (c *Config) Budgets() budget.Limits {
 	return budget.Limits{Memory: memory.Value(), MilliCPU: cpu.MilliValue()}
 }
 
+// ObjectFilesBytes returns how much memory the content of objects may take in all pods; 0 if it is invalid.
+func (c *Config) ObjectFilesBytes() int64 { return bytesOf(c.ObjectFilesMemory) }
+
 func (c *configCheck) budget(cfg *Config) {
 	if q, err := quantity.Parse(cfg.AgentMemoryBudget); cfg.AgentMemoryBudget != "" && (err != nil || q.Value() < leastMemory) {
 		c.add("agentMemoryBudget", fmt.Sprintf("%q is not an amount of memory of %dMi or more", cfg.AgentMemoryBudget, leastMemory>>20), "write 96Mi")

@@ -103,6 +103,7 @@ type Config struct {
 	MemoryReservationPolicy string           `koanf:"memoryReservationPolicy"`
 	SingleProcessOOMKill    bool             `koanf:"singleProcessOOMKill"`
 	PodPidsLimit            int64            `koanf:"podPidsLimit"`
+	ObjectFilesMemory       string           `koanf:"objectFilesMemory"`
 	MaxConcurrentStarts     int              `koanf:"maxConcurrentStarts"`
 	CrashLoopBackOff        CrashLoopBackOff `koanf:"crashLoopBackOff"`
 	AutoRollback            AutoRollback     `koanf:"autoRollback"`

@@ -315,7 +315,7 @@ func fieldOf(v reflect.Value, key string) reflect.Value {
 func changeKey(t *testing.T, cfg *config.Config, key, dir string) {
 	t.Helper()
 	special := map[string]any{
-		"containerLogMaxSize": "7Mi", "podLogsMaxSize": "7Mi", "imagePullBandwidth": "7Mi", "agentMemoryBudget": "70Mi", "agentCPUBudget": "700m",
+		"containerLogMaxSize": "7Mi", "podLogsMaxSize": "7Mi", "objectFilesMemory": "7Mi", "imagePullBandwidth": "7Mi", "agentMemoryBudget": "70Mi", "agentCPUBudget": "700m",
 		"tlsMinVersion": "VersionTLS13", "tlsCipherSuites": []string{"TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384"}, "registerWithTaints": []string{"a=b:NoSchedule"},
 		"evictionHard": map[string]string{"nodefs.available": "7Mi"}, "evictionSoft": map[string]string{"memory.available": "7Mi"}, "evictionSoftGracePeriod": map[string]string{"memory.available": "7m"},
 		"evictionMinimumReclaim": map[string]string{"memory.available": "7Mi"}, "enforceNodeAllocatable": []string{"none"},

@@ -133,6 +133,10 @@ func (s *failedStep) mount() bool {
 	case cause.Mount:
 		s.cause(c.Kind, c.Container, "a volume cannot be mounted: %s", oneLine(c.Detail))
 		s.retried("retry")
+		if c.Fault == cause.NoRoom {
+			s.act("set objectFilesMemory%s to more, and restart monopod, or remove other pods, or large objects", inFile(s.Places.Config))
+			return true
+		}
 		s.act("correct spec.volumes in %s, or provide what it requires on this machine", s.place())
 	default:
 		return false

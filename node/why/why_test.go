@@ -317,6 +317,7 @@ func TestEachCauseHasItsChain(t *testing.T) {
 		"claim without volume":        oneOf(web(failing("FailedMount", cause.Cause{Kind: cause.ClaimUnbound, Detail: `PersistentVolume "disk1", which the claim names, does not exist`}))),
 		"claim of a csi volume":       oneOf(web(failing("FailedMount", cause.Cause{Kind: cause.ClaimUnbound, Fault: cause.Unmountable, Detail: `MountVolume.SetUp failed for volume "v" : PersistentVolume "disk1", which the claim names, does not fit: its type cannot be mounted here; hostPath, local, nfs and iscsi can`}))),
 		"host path":                   oneOf(web(failing("FailedMount", cause.Cause{Kind: cause.HostPath, Path: "/srv/data", Expected: "a directory"}))),
+		"no room for objects":         oneOf(web(failing("FailedMount", cause.Cause{Kind: cause.Mount, Fault: cause.NoRoom, Detail: `MountVolume.SetUp failed for volume "v" : no room for the content of objects: the files and variables from ConfigMaps, Secrets and fields of all pods take 65000 KiB of memory, this needs 1004 more, and objectFilesMemory is 64Mi`}))),
 		"volume":                      oneOf(web(failing("FailedMount", cause.Cause{Kind: cause.Mount, Detail: `MountVolume.SetUp failed for volume "nfs" : connection timed out`}))),
 
 		"host port of a pod": oneOf(web(waits("ContainerCreating"), trouble(model.Trouble{Kind: "Held", Reason: "HostPortConflict", Message: "host port 80/TCP is taken by pod default/other", Cause: cause.Cause{Kind: cause.HostPortPod, Pod: "default/other"}})), func(f *why.Facts) {

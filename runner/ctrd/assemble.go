@@ -34,7 +34,7 @@ func (r *Runtime) assemble(m host) {
 	}
 	cdi := &device.CDI{Index: r.index, CDIDirs: cfg.CDIDirs}
 	shims := &shims.Killer{Records: r.records, Dirs: r.dirs, OCI: oci, Endpoint: cfg.Endpoint, Namespace: cfg.Namespace, Log: r.log}
-	r.secrets = &volume.Secrets{Dirs: r.dirs, Index: r.index, Host: m.host, Facts: facts, API: cfg.API}
+	r.secrets = &volume.Secrets{Dirs: r.dirs, Index: r.index, Host: m.host, Facts: facts, API: cfg.API, Limit: cfg.ObjectFilesMemory}
 	imageVolumes := &volume.Images{Dirs: r.dirs, Client: r.client, Images: r.images, Snapshotter: cfg.Snapshotter}
 	mounts := &volume.Mounts{Dirs: r.dirs, Images: r.images, OCI: oci, Log: r.log}
 	files := &sandbox.Files{

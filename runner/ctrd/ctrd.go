@@ -85,6 +85,8 @@ type Config struct {
 	// UsagePeriod is the interval between disk measurements of pods with a limit; 0: 10 s.
 	UsagePeriod time.Duration
 
+	// ObjectFilesMemory is how much memory the content of objects may take in all pods together; 0: any.
+	ObjectFilesMemory int64
 	// Logs are the limits of the log files.
 	Logs logs.Limits
 	// Events records events about pods; nil disables it.

@@ -83,7 +83,7 @@ func CtrdConfig(cfg *config.Loaded, d Deps) (ctrd.Config, error) {
 		},
 		Image: imagestore.Config{Snapshotter: cfg.Snapshotter, Access: cfg.RegistryAccess(d.Log), Limits: cfg.PullLimits(), Rules: cfg.ImageRules(), PreloadDirs: cfg.PreloadDirectories, Disk: bounded.Disk{Keep: config.EvictsBelow(pressure.Thresholds)}, Log: d.Log},
 		Logs:  config.LogLimits(&cfg.Config), Events: d.Events,
-		Log: d.Log,
+		ObjectFilesMemory: cfg.ObjectFilesBytes(), Log: d.Log,
 	}, nil
 }
 

@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -139,6 +140,7 @@ clusterDNS: [10.0.0.1]
 clusterDomain: a.b
 resolvConf: resolv
 podPidsLimit: 9
+objectFilesMemory: 32Mi
 cpuCFSQuota: false
 cpuCFSQuotaPeriod: 10ms
 memorySwap: {swapBehavior: LimitedSwap}
@@ -174,6 +176,7 @@ singleProcessOOMKill: true
 		"cni":         {c.Network.ConfDir + " " + strings.Join(c.Network.BinDirs, " "), in("net.d") + " " + in("plugins")},
 		"dns":         {strings.Join(c.ClusterDNS, " ") + " " + c.ClusterDomain, "10.0.0.1 a.b"},
 		"resolv":      {c.ResolvConf, in("resolv")},
+		"objects":     {strconv.FormatInt(c.ObjectFilesMemory, 10), "33554432"},
 	} {
 		if pair[0] != pair[1] {
 			t.Errorf("%s: %q, want %q", what, pair[0], pair[1])

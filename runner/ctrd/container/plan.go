@@ -285,7 +285,7 @@ func (r *Planner) planContainer(ctx context.Context, key manifests.Key, pod *man
 		return nil, fault.Step(runner.ReasonCreateContainerConfigError, err)
 	}
 	if environ.HasSecretEnv(c) { // last, because devices may add to the environment
-		if err := r.Secrets.Hide(id, n.spec); err != nil {
+		if err := r.Secrets.Hide(n.rec, n.spec); err != nil {
 			undo()
 			return nil, fault.Step(runner.ReasonCreateContainerError, err)
 		}

@@ -37,12 +37,20 @@ type Secrets struct {
 	Facts func() spec.Host
 	// API issues the tokens of pods; nil disables them.
 	API spec.API
+	// Limit is how much memory all content may take; 0: any.
+	Limit int64
+	// taken is takenAt; tests replace it.
+	taken func(dir string) (int64, error)
+
+	// room is locked while content is admitted and written.
+	room sync.Mutex
 
 	secretsMu      sync.Mutex
 	secretsMounted bool // guarded by secretsMu
 }
 
-// mountSecrets mounts the tmpfs unless it is mounted, without swap where the kernel supports that.
+// mountSecrets mounts the tmpfs, without swap where the kernel supports that. One that is mounted gets our limits, unless more is in use: the
+// kernel refuses that, and the content stays.
 func (r *Secrets) mountSecrets() error {
 	r.secretsMu.Lock()
 	defer r.secretsMu.Unlock()
@@ -50,8 +58,13 @@ func (r *Secrets) mountSecrets() error {
 		return nil
 	}
 	const flags = unix.MS_NODEV | unix.MS_NOSUID
-	if trees.MountTmpfs(r.Dirs.SecretsDir(), "mode=0700,noswap", flags) != nil {
-		if err := trees.MountTmpfs(r.Dirs.SecretsDir(), "mode=0700", flags); err != nil {
+	dir, plain, unswapped := r.Dirs.SecretsDir(), "mode=0700"+r.tmpfsOptions(), "mode=0700,noswap"+r.tmpfsOptions()
+	if trees.IsMountPoint(dir) {
+		if unix.Mount("tmpfs", dir, "tmpfs", flags|unix.MS_REMOUNT, unswapped) != nil {
+			_ = unix.Mount("tmpfs", dir, "tmpfs", flags|unix.MS_REMOUNT, plain)
+		}
+	} else if trees.MountTmpfs(dir, unswapped, flags) != nil {
+		if err := trees.MountTmpfs(dir, plain, flags); err != nil {
 			return err
 		}
 	}
@@ -65,15 +78,14 @@ func (r *Secrets) mountSecrets() error {
 }
 
 // Hide moves environment and arguments from a spec that will be stored to files that the shim reads.
-func (r *Secrets) Hide(id string, s *specs.Spec) error {
+func (r *Secrets) Hide(rec *record.Container, s *specs.Spec) error {
 	if err := r.mountSecrets(); err != nil {
 		return err
 	}
-	path := r.Dirs.HiddenFile(id)
-	if err := shim.WriteHiddenProcess(path, shim.HiddenProcess{Env: s.Process.Env, Args: s.Process.Args}); err != nil {
+	if err := r.hide(rec, shim.HiddenProcess{Env: s.Process.Env, Args: s.Process.Args}); err != nil {
 		return err
 	}
-	s.Annotations[shim.AnnotationHiddenProcess] = path
+	s.Annotations[shim.AnnotationHiddenProcess] = r.Dirs.HiddenFile(rec.ID)
 	s.Process.Env, s.Process.Args = nil, []string{"hidden"}
 	return nil
 }
@@ -84,11 +96,11 @@ func (r *Secrets) RemoveHidden(id string) error {
 }
 
 // prepareFiles creates a volume from objects and fields, or updates it. A volume with content keeps it while its objects are
-// missing.
+// missing, or there is no room for their new content.
 func (r *Secrets) prepareFiles(pod *corev1.Pod, refs *manifests.Refs, p volumeplan.Plan) (string, error) {
 	dir := filepath.Join(r.Dirs.FilesDir(string(pod.UID)), p.Name)
 	err := r.writeVolume(pod, refs, p, dir)
-	if environ.IsMissing(err) && payload.Written(dir) {
+	if (environ.IsMissing(err) || errors.Is(err, errNoRoom)) && payload.Written(dir) {
 		return dir, nil
 	}
 	return dir, err
@@ -102,18 +114,22 @@ func (r *Secrets) writeVolume(pod *corev1.Pod, refs *manifests.Refs, p volumepla
 	if err := r.mountSecrets(); err != nil {
 		return failedMount(p.Name, err)
 	}
-	files := make(map[string]payload.File, len(contents))
-	for path, f := range contents {
-		files[path] = payload.File{Data: f.Data, Mode: f.Mode, UID: f.UID}
-	}
 	var owner *payload.Owner
 	if s := pod.Spec.SecurityContext; s != nil && s.FSGroup != nil {
 		owner = &payload.Owner{GID: int(*s.FSGroup)}
 	}
-	if err := payload.Write(dir, files, owner); err != nil {
+	if err := r.write(dir, payloadOf(contents), owner); err != nil {
 		return failedMount(p.Name, err)
 	}
 	return nil
+}
+
+func payloadOf(contents map[string]volumeplan.File) map[string]payload.File {
+	files := make(map[string]payload.File, len(contents))
+	for path, f := range contents {
+		files[path] = payload.File{Data: f.Data, Mode: f.Mode, UID: f.UID}
+	}
+	return files
 }
 
 // SyncVolumes updates the existing volumes.

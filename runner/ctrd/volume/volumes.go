@@ -17,6 +17,7 @@ import (
 	"monopod/runner/ctrd/fault"
 	"monopod/runner/ctrd/image"
 	"monopod/runner/ctrd/layout"
+	"monopod/runner/ctrd/payload"
 	"monopod/runner/ctrd/record"
 	"monopod/runner/ctrd/volumes"
 	"monopod/runner/spec"
@@ -83,19 +84,19 @@ func (r *Pods) CheckVolumes(pod *manifests.Pod) error {
 	if err != nil {
 		return err
 	}
-	errs := []error{volumeplan.CheckFiles(spec.Input{Pod: pod.Object, Refs: pod.Refs, Host: host}, plans)}
+	errs, contents := []error{volumeplan.CheckFiles(spec.Input{Pod: pod.Object, Refs: pod.Refs, Host: host}, plans)}, map[string]map[string]payload.File{}
 	for _, p := range plans {
 		if p.HostPath != nil {
 			_, err := statHostPath(*p.HostPath)
 			errs = append(errs, fault.Wrap(fmt.Sprintf("volume %q", p.Name), err))
 		}
 		if p.Files != nil {
-			_, err := volumeplan.Files(spec.Input{Pod: withoutUID(pod.Object), Refs: pod.Refs, Host: host, API: r.Secrets.API}, p.Files)
-			errs = append(errs, fault.Wrap(fmt.Sprintf("volume %q", p.Name), err))
+			files, err := volumeplan.Files(spec.Input{Pod: withoutUID(pod.Object), Refs: pod.Refs, Host: host, API: r.Secrets.API}, p.Files)
+			errs, contents[p.Name] = append(errs, fault.Wrap(fmt.Sprintf("volume %q", p.Name), err)), payloadOf(files)
 		}
 		errs = append(errs, r.ClaimVolumes.checkStorage(pod, p))
 	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, r.Secrets.checkRoom(pod.Key(), contents))...)
 }
 
 // withoutUID returns a pod without its uid, so that no token is issued to it.
