@@ -5,6 +5,7 @@ import (
 	"monopod/runner/ctrd/confine"
 	"monopod/runner/ctrd/container"
 	"monopod/runner/ctrd/device"
+	"monopod/runner/ctrd/idrange"
 	"monopod/runner/ctrd/locks"
 	"monopod/runner/ctrd/oci"
 	"monopod/runner/ctrd/process"
@@ -27,6 +28,7 @@ func (r *Runtime) assemble(m host) {
 	}
 	work := locks.NewSlots(cfg.MaxConcurrent)
 	r.records = &record.Store{Client: r.client, Dirs: r.dirs, Index: r.index, ShimPath: cfg.ShimPath, Log: r.log}
+	r.records.IDRanges.Claims = idrange.Claims{Dir: cfg.IDRangesDir, Owner: r.dirs.Root}
 	r.podCgroups = &cgroup.Pods{Cgroups: m.cgroups, Cpus: m.cpus, Client: r.client, Records: r.records, Index: r.index, Host: m.host, Log: r.log}
 	oci := &oci.Runtimes{
 		Dirs: r.dirs, DefaultRuntime: cfg.OCIRuntime, ShippedRuntime: cfg.ShippedRuntime, Handlers: cfg.Handlers,

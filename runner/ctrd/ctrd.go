@@ -76,6 +76,9 @@ type Config struct {
 	SeccompProfileRoot string
 	// SeccompDefault applies RuntimeDefault to containers without a seccomp profile.
 	SeccompDefault bool
+	// IDRangesDir is the directory, on a tmpfs, in which all monopods of the machine claim the user ids of their pods; empty: they are not
+	// claimed.
+	IDRangesDir string
 	// CDIDirs hold the CDI specs of the devices; later directories win.
 	CDIDirs []string
 	// MaxConcurrent is the maximum number of containers created, and of networks set up, in parallel; 0: depends on the number of

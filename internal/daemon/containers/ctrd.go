@@ -75,7 +75,7 @@ func CtrdConfig(cfg *config.Loaded, d Deps) (ctrd.Config, error) {
 		Endpoint:         cfg.ContainerRuntimeEndpoint, Snapshotter: cfg.Snapshotter, OCIRuntime: oci, ShimPath: shim, CgroupParent: cfg.CgroupRoot,
 		NodeName: cfg.NodeName, NodeIPs: NodeIPs(netinfo.Addresses, d.Log), ClusterDNS: cfg.ClusterDNS, Resolver: d.NameServers, Connection: d.Connection, ClusterDomain: cfg.ClusterDomain, Services: d.Services, API: d.API, ResolvConf: cfg.ResolvConf,
 		CgroupDriver: spec.CgroupDriver(cfg.CgroupDriver), Enforce: enforcement(&cfg.Config), ReservedCPUs: cfg.ReservedSystemCPUs, PodsLimits: d.PodsLimits,
-		SeccompProfileRoot: cfg.SeccompProfileRoot, SeccompDefault: cfg.SeccompDefault,
+		SeccompProfileRoot: cfg.SeccompProfileRoot, SeccompDefault: cfg.SeccompDefault, IDRangesDir: idRangesDir,
 		Network: network.Config{
 			ConfDir: cfg.CNIConfDir, OwnConfDir: filepath.Join(cfg.StateDirectory, "cni"), BinDirs: f.cniDirs(cfg.CNIBinDirs),
 			DataDir: cniDataDir(&cfg.Config), PodCIDR: cfg.PodCIDR, Bridge: cfg.BridgeName, Resolver: d.NameServers != nil, API: apiForPods(cfg.APIServer.Address),
@@ -87,8 +87,11 @@ func CtrdConfig(cfg *config.Loaded, d Deps) (ctrd.Config, error) {
 	}, nil
 }
 
-// hostPortsDir has the claims of host ports by all instances on this machine.
-const hostPortsDir = "/run/monopod-hostports"
+// hostPortsDir and idRangesDir have the claims of host ports and of user ids by all instances on this machine.
+const (
+	hostPortsDir = "/run/monopod-hostports"
+	idRangesDir  = "/run/monopod-idranges"
+)
 
 // portListeners lists the processes that listen on the wanted host ports. Two kinds of sockets of this process are left out, because
 // pods may use their ports: UDP ports reserved for pods, and the DNS server, which listens on addresses of the bridge only.

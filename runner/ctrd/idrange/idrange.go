@@ -1,13 +1,15 @@
-// Package idrange assigns ranges of user and group ids to the sandboxes of pods with a user namespace. It must not store them; the
-// records of the sandboxes do.
+// Package idrange assigns ranges of user and group ids to the sandboxes of pods with a user namespace. Records of the sandboxes store them; a
+// directory that all monopods of the machine share has one file for each, so that they know each other's.
 package idrange
 
 import (
 	"bufio"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -23,25 +25,45 @@ func Wanted(pod *corev1.Pod) bool { return pod.Spec.HostUsers != nil && !*pod.Sp
 
 // Ranges holds the id range of each sandbox. It is rebuilt from the records of the sandboxes.
 type Ranges struct {
+	// Claims is the shared directory; the zero value claims nothing.
+	Claims Claims
+
 	mu sync.Mutex
 	// taken maps a sandbox to its first id.
 	taken map[string]uint32
 }
 
-// Keep stores the range of a sandbox.
-func (r *Ranges) Keep(sandbox string, first uint32) {
-	if first == 0 {
-		return
-	}
+// Keep stores the ranges of sandboxes, by sandbox, and claims them together. An error means that other monopods may assign them until the
+// next change.
+func (r *Ranges) Keep(first map[string]uint32) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.taken == nil {
 		r.taken = map[string]uint32{}
 	}
-	r.taken[sandbox] = first
+	before := maps.Clone(r.taken)
+	for sandbox, id := range first {
+		if id > 0 {
+			r.taken[sandbox] = id
+		}
+	}
+	if maps.Equal(before, r.taken) {
+		return nil
+	}
+	return r.claimLocked()
 }
 
-// Take assigns a range to a sandbox that overlaps no other and none that belongs to users of the host.
+// claimLocked tells other monopods of the ranges.
+func (r *Ranges) claimLocked() error {
+	_, unlock, err := r.Claims.others()
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	return r.Claims.write(r.taken)
+}
+
+// Take assigns a range to a sandbox that overlaps no other, also of other monopods, and none that belongs to users of the host.
 func (r *Ranges) Take(sandbox string, foreign []idRange) (uint32, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -52,19 +74,32 @@ func (r *Ranges) Take(sandbox string, foreign []idRange) (uint32, error) {
 	for _, first := range r.taken {
 		used[first] = true
 	}
-	first, ok := freeRange(used, foreign)
+	others, unlock, err := r.Claims.others()
+	if err != nil {
+		return 0, err
+	}
+	defer unlock()
+	first, ok := freeRange(used, slices.Concat(foreign, others))
 	if !ok {
 		return 0, errors.New("user namespace: no free range of user ids")
 	}
 	r.taken[sandbox] = first
+	if err := r.Claims.write(r.taken); err != nil {
+		delete(r.taken, sandbox)
+		return 0, err
+	}
 	return first, nil
 }
 
-// Release frees the range of a sandbox.
-func (r *Ranges) Release(sandbox string) {
+// Release frees the range of a sandbox. An error means that other monopods do not know until the next change.
+func (r *Ranges) Release(sandbox string) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if _, ok := r.taken[sandbox]; !ok {
+		return nil
+	}
 	delete(r.taken, sandbox)
+	return r.claimLocked()
 }
 
 // idRange is a range of user or group ids.

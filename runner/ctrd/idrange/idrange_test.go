@@ -16,8 +16,9 @@ func TestIDRangesDoNotOverlap(t *testing.T) {
 	if len(foreign) != 2 {
 		t.Fatalf("foreign ranges: %v", foreign)
 	}
-	r.Keep("old", 327680)
-	r.Keep("without", 0)
+	if err := r.Keep(map[string]uint32{"old": 327680, "without": 0}); err != nil {
+		t.Fatal(err)
+	}
 	var got []uint32
 	for _, id := range []string{"a", "b", "c"} {
 		first, err := r.Take(id, foreign)
@@ -30,7 +31,9 @@ func TestIDRangesDoNotOverlap(t *testing.T) {
 	if want := [3]uint32{65536, 196608, 393216}; [3]uint32(got) != want {
 		t.Errorf("ranges begin at %v, want %v", got, want)
 	}
-	r.Release("a")
+	if err := r.Release("a"); err != nil {
+		t.Fatal(err)
+	}
 	if first, err := r.Take("d", foreign); err != nil || first != 65536 {
 		t.Errorf("after a release the next is %d, %v", first, err)
 	}
@@ -56,7 +59,9 @@ func TestRandomIDRanges(t *testing.T) {
 		for step := range 50 {
 			if rnd.IntN(3) == 0 {
 				for id := range has {
-					r.Release(id)
+					if err := r.Release(id); err != nil {
+						t.Fatal(err)
+					}
 					delete(has, id)
 					break
 				}

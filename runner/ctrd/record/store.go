@@ -257,6 +257,7 @@ func (r *Store) Load(ctx context.Context, givenUp func(sandbox string) bool) err
 		return fmt.Errorf("list containers: %w", err)
 	}
 	var sandboxes []*Sandbox
+	ranges := map[string]uint32{}
 	for _, sb := range sbs {
 		rec, err := decodeSandbox(sb)
 		if err != nil { // only this pod is affected: it gets a new sandbox
@@ -270,7 +271,10 @@ func (r *Store) Load(ctx context.Context, givenUp func(sandbox string) bool) err
 			rec.Meta.State = Removing
 		}
 		sandboxes = append(sandboxes, rec)
-		r.IDRanges.Keep(rec.ID, rec.Meta.FirstID)
+		ranges[rec.ID] = rec.Meta.FirstID
+	}
+	if err := r.IDRanges.Keep(ranges); err != nil {
+		r.Log.Warn("other monopods may assign the user ids of pods", "err", err)
 	}
 	var containers []*Container
 	for _, c := range ctrs {

@@ -144,7 +144,9 @@ func (r *Remover) teardownSandbox(ctx context.Context, id string) error {
 		return fmt.Errorf("delete record of sandbox %s: %w", id, err)
 	}
 	r.Index.DeleteSandbox(id)
-	r.Records.IDRanges.Release(id)
+	if err := r.Records.IDRanges.Release(id); err != nil {
+		r.Log.Warn("other monopods cannot assign the user ids of a removed pod yet", "sandbox", id, "err", err)
+	}
 	r.Watch.Notify(rec.Meta.Key)
 	r.tellFreed()
 	return nil
