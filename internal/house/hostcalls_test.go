@@ -26,6 +26,8 @@ func hostCalls() map[string][]string {
 		"golang.org/x/sys/unix": {"Exec", "Execveat", "Mount", "Fsconfig*", "Fsopen", "Fspick"},
 		"path/filepath":         {"Glob", "Match"}, "path": {"Match"}, "io/fs": {"Glob"},
 		mount: {"All", "WithTempMount", "WithReadonlyTempMount"}, "github.com/containernetworking/cni/libcni": {"NewCNIConfig*"},
+		// They run programs that a kubeconfig or docker's configuration names.
+		"k8s.io/client-go/tools/clientcmd": {"NewDefaultClientConfig", "BuildConfigFromFlags"}, "github.com/docker/cli/cli/config": {"Load*"},
 		// Functions of this module that pass a program, arguments or options on.
 		version.Module + "/runner/ctrd/trees": {"MountTmpfs"},
 	}
