@@ -21,7 +21,7 @@ func (c *Config) Budgets() budget.Limits {
 	return budget.Limits{Memory: memory.Value(), MilliCPU: cpu.MilliValue()}
 }
 
-// ObjectFilesBytes returns how much memory the content of objects may take in all pods; 0 if it is invalid.
+// ObjectFilesBytes returns how much memory the content of objects may take in all pods; negative: no limit.
 func (c *Config) ObjectFilesBytes() int64 { return bytesOf(c.ObjectFilesMemory) }
 
 func (c *configCheck) budget(cfg *Config) {

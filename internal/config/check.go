@@ -255,9 +255,6 @@ func (c *configCheck) numbers(cfg *Config) {
 }
 
 func (c *configCheck) resources(cfg *Config) {
-	if n := cfg.ObjectFilesBytes(); n < 1<<20 || n > 1<<50 {
-		c.add("objectFilesMemory", fmt.Sprintf("%q is not an amount of memory of 1Mi or more", cfg.ObjectFilesMemory), "write 64Mi")
-	}
 	if d := cfg.CPUCFSQuotaPeriod; d < time.Millisecond || d > time.Second {
 		c.add("cpuCFSQuotaPeriod", DurationText(d)+" is not between 1ms and 1s", "")
 	}

@@ -206,6 +206,7 @@ func TestEachKeyCanBeSetByFileVariableAndFlagAndEachLaterOneWins(t *testing.T) {
 		"staticPodURL":             {"http://f", "http://e", "http://g", "1"},
 		"containerLogMaxSize":      {"1Mi", "2Mi", "3Mi", "1"},
 		"podLogsMaxSize":           {"1Mi", "2Mi", "3Mi", "1"},
+		"objectFilesMemory":        {"1Mi", "2Mi", "3Mi", "[1]"},
 		"agentMemoryBudget":        {"64Mi", "65Mi", "66Mi", "[1]"},
 		"agentCPUBudget":           {"50m", "1100m", "1.5", "[1]"},
 		"kubeletCgroups":           {"/f", "/e", "/g", "[1]"},

@@ -71,7 +71,7 @@ func resourceKeys() []Key {
 		{Path: "memoryReservationPolicy", Kind: kindString, def: "None", doc: "`TieredReservation`: requested memory is protected from reclaim, fully in Guaranteed pods and as far as possible in Burstable ones (cgroup v2, memory.min and memory.low). `None`: it is not."},
 		{Path: "singleProcessOOMKill", Kind: kindBool, def: false, doc: "Whether only a single process of a container is killed when it runs out of memory, instead of all of them. On cgroup v1, this is always so."},
 		{Path: "podPidsLimit", Kind: kindInt, def: int64(-1), doc: "Maximum number of processes and threads of one pod. -1: no limit."},
-		{Path: "objectFilesMemory", Kind: kindString, def: "64Mi", doc: "Memory for the content of ConfigMaps, Secrets and fields in the volumes and variables of all pods together, which no limit of a pod includes; at least 1Mi. A new pod that needs more waits; existing ones keep what they have."},
+		{Path: "objectFilesMemory", Kind: kindString, def: "64Mi", doc: "Memory for the content of ConfigMaps, Secrets and fields in the volumes and variables of all pods together, which no limit of a pod includes. A new pod that needs more waits; existing ones keep what they have. Negative: no limit."},
 	}
 }
 

@@ -25,14 +25,14 @@ func logKeys() []Key {
 	}
 }
 
-// logSizes checks the limits of logs.
+// logSizes checks the limits of logs, and of the content of objects.
 func (c *configCheck) logSizes(cfg *Config) {
-	for _, s := range []struct{ key, text string }{{"containerLogMaxSize", cfg.ContainerLogMaxSize}, {"podLogsMaxSize", cfg.PodLogsMaxSize}} {
-		if s.text == "" && s.key == "podLogsMaxSize" {
+	for _, s := range [][2]string{{"containerLogMaxSize", cfg.ContainerLogMaxSize}, {"podLogsMaxSize", cfg.PodLogsMaxSize}, {"objectFilesMemory", cfg.ObjectFilesMemory}} {
+		if s[1] == "" && s[0] == "podLogsMaxSize" {
 			continue
 		}
-		if q, err := quantity.Parse(s.text); err != nil || q.IsZero() {
-			c.add(s.key, fmt.Sprintf("%q is not a size", s.text), "write it as 10Mi, or \"-1\" for no limit")
+		if q, err := quantity.Parse(s[1]); err != nil || q.IsZero() {
+			c.add(s[0], fmt.Sprintf("%q is not a size", s[1]), "write it as 10Mi, or \"-1\" for no limit")
 		}
 	}
 	c.between("containerLogMaxFiles", cfg.ContainerLogMaxFiles, 2, 1000)

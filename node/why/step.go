@@ -100,8 +100,7 @@ func (b *builder) commandNotFound(container string, c cause.Cause) string {
 // network is about CNI and host ports, and reports whether the cause is one of those.
 func (s *failedStep) network() bool {
 	c := s.Trouble.Cause
-	text, config := oneLine(c.Detail), inFile(s.Places.Config)
-	advice := ""
+	text, config, advice := oneLine(c.Detail), inFile(s.Places.Config), ""
 	switch c.Kind {
 	case cause.PodCIDR:
 		s.cause(c.Kind, "", "the pod network cannot be created: %s", text)
@@ -133,11 +132,8 @@ func (s *failedStep) mount() bool {
 	case cause.Mount:
 		s.cause(c.Kind, c.Container, "a volume cannot be mounted: %s", oneLine(c.Detail))
 		s.retried("retry")
-		if c.Fault == cause.NoRoom {
-			s.act("set objectFilesMemory%s to more, and restart monopod, or remove other pods, or large objects", inFile(s.Places.Config))
-			return true
-		}
-		s.act("correct spec.volumes in %s, or provide what it requires on this machine", s.place())
+		room := map[cause.Fault]string{cause.NoRoom: "set objectFilesMemory" + inFile(s.Places.Config) + " to more and restart monopod, or remove other pods"}
+		s.act("%s", cmp.Or(room[c.Fault], "correct spec.volumes in "+s.place()+", or provide what it requires on this machine"))
 	default:
 		return false
 	}

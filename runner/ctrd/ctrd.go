@@ -88,7 +88,7 @@ type Config struct {
 	// UsagePeriod is the interval between disk measurements of pods with a limit; 0: 10 s.
 	UsagePeriod time.Duration
 
-	// ObjectFilesMemory is how much memory the content of objects may take in all pods together; 0: any.
+	// ObjectFilesMemory is how much memory the content of objects may take in all pods together; 0 and less: any.
 	ObjectFilesMemory int64
 	// Logs are the limits of the log files.
 	Logs logs.Limits

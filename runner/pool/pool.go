@@ -486,7 +486,7 @@ func (p *Pool) assignLocked(e *entry, a assignment) {
 	sameHeld := (a.held == nil || old.objects == a.objects) && (old.held == nil) == (a.held == nil) && (a.held == nil || *old.held == *a.held)
 	same := e.running && old.settled == a.settled && a.desired != nil && old.desired == a.desired && sameHeld && sameHalt(a.halt, old.halt) && a.evict == old.evict && a.place == old.place && slices.Equal(a.given, old.given) && e.report.of(a.desired.Origin)
 	e.assignment = a
-	if old.desired != nil && a.desired == nil && a.removable(old.desired.Origin) || a.halt != nil && a.halt.Remove {
+	if a.removes(old.desired) {
 		e.worker.doing.Remove() // the worker itself may be waiting for them
 	}
 	if e.report.status.Pod == nil {

@@ -51,6 +51,11 @@ type assignment struct {
 	keeps func(was, now manifests.Origin) bool
 }
 
+// removes reports whether the pod is to be removed that was desired as was; nil: it was not.
+func (a *assignment) removes(was *manifests.Pod) bool {
+	return was != nil && a.desired == nil && a.removable(was.Origin) || a.halt != nil && a.halt.Remove
+}
+
 // subject is the pod of a worker as the worker knows it.
 type subject struct {
 	key      manifests.Key

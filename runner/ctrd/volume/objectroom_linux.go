@@ -162,6 +162,7 @@ func (r *Secrets) tmpfsOptions() string {
 	if r.Limit <= 0 {
 		return ""
 	}
-	size := r.Limit + manifests.MaxVolumeBytes
+	const most = 1 << 50 // more than any machine has
+	size := min(r.Limit, most) + manifests.MaxVolumeBytes
 	return fmt.Sprintf(",size=%d,nr_inodes=%d", size, size/inodeCost)
 }

@@ -37,7 +37,7 @@ type Secrets struct {
 	Facts func() spec.Host
 	// API issues the tokens of pods; nil disables them.
 	API spec.API
-	// Limit is how much memory all content may take; 0: any.
+	// Limit is how much memory all content may take; 0 and less: any.
 	Limit int64
 	// taken is takenAt; tests replace it.
 	taken func(dir string) (int64, error)

@@ -90,7 +90,7 @@ func (a answers) check(resp *http.Response, blob bool) error {
 	switch encoding := strings.ToLower(resp.Header.Get("Content-Encoding")); {
 	case resp.StatusCode/100 != 2:
 		return nil
-	case encoding != "" && encoding != "identity" && !(blob && encoding == "gzip"):
+	case encoding != "" && encoding != "identity" && (!blob || encoding != "gzip"):
 		// Zstandard data choose how much memory they need, and containerd makes a decompressor for each encoding in a list.
 		return fmt.Errorf("compressed in a way that was not requested: %.40q", encoding)
 	case !blob && resp.Request.Method != http.MethodHead && resp.ContentLength > a.limit():
