@@ -45,6 +45,8 @@ func TestStatusIsWhatKubectlPrints(t *testing.T) {
 		{"Init:ErrImagePull", initPod(waitingFor("ErrImagePull"), waitingFor("PodInitializing"))},
 		{"Init:Error", initPod(terminatedWith(corev1.ContainerStateTerminated{ExitCode: 1, Reason: "Error"}))},
 		{"Running", initPod(terminatedWith(corev1.ContainerStateTerminated{}), sidecar())},
+		{"Completed", finished(terminatedWith(corev1.ContainerStateTerminated{}), endedSidecar(5))},
+		{"OutOfcpu", corev1.Pod{Status: corev1.PodStatus{Phase: corev1.PodPending, Reason: "OutOfcpu", ContainerStatuses: []corev1.ContainerStatus{waitingFor("ContainerCreating")}}}},
 	} {
 		if got := PodStatus(&c.pod); got != c.want {
 			t.Errorf("%s, want %s: %+v", got, c.want, c.pod.Status)
@@ -67,6 +69,7 @@ func TestASidecarCountsAmongTheReadyContainers(t *testing.T) {
 	}
 	for i, name := range []string{"init", "sidecar"} {
 		pod.Status.InitContainerStatuses[i].Name = name
+		pod.Status.InitContainerStatuses[i].Started = new(name == "sidecar")
 	}
 	if got := RowOf(&pod, time.Now()).Ready; got != "2/3" {
 		t.Errorf("READY is %s, want 2/3", got)
@@ -80,14 +83,46 @@ func sidecar() corev1.ContainerStatus {
 	return s
 }
 
+func endedSidecar(code int32) corev1.ContainerStatus {
+	s := terminatedWith(corev1.ContainerStateTerminated{ExitCode: code, Reason: "Error"})
+	s.Started, s.Name = new(false), "sidecar"
+	return s
+}
+
+// finished is an initPod whose container has completed.
+func finished(statuses ...corev1.ContainerStatus) corev1.Pod {
+	p := initPod(statuses...)
+	p.Status.Phase = corev1.PodSucceeded
+	p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodInitialized, Status: corev1.ConditionTrue}}
+	p.Status.ContainerStatuses = []corev1.ContainerStatus{terminatedWith(corev1.ContainerStateTerminated{Reason: "Completed"})}
+	return p
+}
+
 // initPod has a running container and two init containers; the second is a sidecar if its status is that of one.
 func initPod(statuses ...corev1.ContainerStatus) corev1.Pod {
 	p := corev1.Pod{Status: corev1.PodStatus{Phase: corev1.PodRunning, InitContainerStatuses: statuses, ContainerStatuses: []corev1.ContainerStatus{runningAnd("ready")}}}
 	p.Spec.InitContainers = make([]corev1.Container, 2)
 	if n := len(statuses); statuses[n-1].Name == "sidecar" {
+		p.Spec.InitContainers[n-1].Name = "sidecar"
 		p.Spec.InitContainers[n-1].RestartPolicy = new(corev1.ContainerRestartPolicyAlways)
 	}
 	return p
+}
+
+// TestRestartsOfInitContainersCountUntilTheyAreDone, as kubectl counts them.
+func TestRestartsOfInitContainersCountUntilTheyAreDone(t *testing.T) {
+	crashing := waitingFor("CrashLoopBackOff")
+	crashing.RestartCount = 4
+	p := initPod(crashing, waitingFor("PodInitializing"))
+	if r := RowOf(&p, time.Now()); r.Restarts != "4" || r.Status != "Init:CrashLoopBackOff" {
+		t.Errorf("%+v", r)
+	}
+	done := terminatedWith(corev1.ContainerStateTerminated{Reason: "Completed"})
+	done.RestartCount = 4
+	p = initPod(done, sidecar())
+	if r := RowOf(&p, time.Now()); r.Restarts != "0" {
+		t.Errorf("%+v", r)
+	}
 }
 
 func TestRowsCountReadyContainersAndRestarts(t *testing.T) {
@@ -101,7 +136,7 @@ func TestRowsCountReadyContainersAndRestarts(t *testing.T) {
 	if r := RowOf(p, now); r.Ready != "1/3" || r.Restarts != "2 (3m ago)" || r.age != "<unknown>" || r.IP != "<none>" {
 		t.Errorf("%+v", r)
 	}
-	p.Status.StartTime = &metav1.Time{Time: now.Add(-90 * time.Second)}
+	p.CreationTimestamp = metav1.NewTime(now.Add(-90 * time.Second))
 	if r := RowOf(p, now); r.age != "90s" {
 		t.Errorf("age is %s", r.age)
 	}
