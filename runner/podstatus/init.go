@@ -24,7 +24,7 @@ func (s containersBuilder) initContainer(spec *corev1.Container) corev1.Containe
 	if !manifests.IsSidecar(spec) {
 		st.Ready = c != nil && retry.Succeeded(c)
 	}
-	if past := shownInstance(s.Containers, spec.Name); past != nil && past != c && st.LastTerminationState.Terminated == nil {
+	if past := shownInstance(s.Containers, spec.Name); past != nil && (c == nil || past.ID != c.ID) && st.LastTerminationState.Terminated == nil {
 		st.LastTerminationState.Terminated = terminated(past.Exit)
 	}
 	return st

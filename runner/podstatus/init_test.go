@@ -86,6 +86,9 @@ func TestStatusesOfInitContainers(t *testing.T) {
 	if !st.InitContainerStatuses[0].Ready || !st.InitContainerStatuses[1].Ready {
 		t.Errorf("both are ready: %+v", st.InitContainerStatuses)
 	}
+	if last := st.InitContainerStatuses[0].LastTerminationState; last != (corev1.ContainerState{}) {
+		t.Errorf("setup has run once, and nothing before: %+v", last.Terminated)
+	}
 	// A sidecar counts for the readiness of the pod.
 	in.Desired.Object.Spec.InitContainers[1].ReadinessProbe = &corev1.Probe{ProbeHandler: corev1.ProbeHandler{TCPSocket: &corev1.TCPSocketAction{}}}
 	if c := conditionsOf(podstatus.Of(in).Pod)[corev1.PodReady]; c.Message != "containers with unready status: [proxy]" {
