@@ -90,3 +90,17 @@ func TestResultsStayUntilThePodIsGone(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 }
+
+// TestAHeldPodHasAnAge: it has no sandbox that tells when it was created.
+func TestAHeldPodHasAnAge(t *testing.T) {
+	in := statusCase{change: func(in *podstatus.Input) {
+		in.Sandbox, in.Held, in.Since = nil, &runner.Held{Reason: "OutOfcpu", Message: "m"}, at(7)
+	}}.input("a")
+	if p := podstatus.Of(in).Pod; !p.CreationTimestamp.Time.Equal(at(7)) || p.Status.StartTime != nil || p.Status.Reason != "OutOfcpu" {
+		t.Errorf("created %s, started %v, %s", p.CreationTimestamp, p.Status.StartTime, p.Status.Reason)
+	}
+	in = statusCase{change: func(in *podstatus.Input) { in.Since = at(7) }}.input("a")
+	if p := podstatus.Of(in).Pod; !p.CreationTimestamp.Time.Equal(at(0)) {
+		t.Errorf("a pod with a sandbox was created with it, not at %s", p.CreationTimestamp)
+	}
+}

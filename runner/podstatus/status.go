@@ -36,6 +36,8 @@ type Input struct {
 	Blind error
 	// Removing is set while the pod is being removed.
 	Removing bool
+	// Since is when this agent first knew of the pod: the age of one that has no sandbox yet.
+	Since time.Time
 	// Next is when the worker acts again by itself.
 	Next time.Time
 	Node Node
@@ -196,6 +198,7 @@ func (s *statusBuilder) identity(o manifests.Origin) {
 		uid = string(s.pod.UID)
 	}
 	s.pod.Annotations = withAnnotation(s.pod.Annotations, annotationSource, o.Source)
+	s.pod.CreationTimestamp = metav1.NewTime(s.Since)
 	if s.Sandbox != nil {
 		uid = s.Sandbox.UID
 		created := metav1.NewTime(s.Sandbox.CreatedAt)

@@ -50,8 +50,8 @@ func TestPodThatDoesNotFitIsRetriedWhenRoomIsFree(t *testing.T) {
 		r.update(a, b)
 		r.phases("a:Running b:Pending/OutOfcpu", "a", "b")
 		const want = "OutOfcpu: Node didn't have enough resource: cpu, requested: 2000, used: 3000, capacity: 4000"
-		if s := r.status("b"); s.Why != want || s.Trouble.Kind != model.TroubleHeld {
-			t.Errorf("why: %s", s.Why)
+		if s := r.status("b"); s.Why != want || s.Trouble.Kind != model.TroubleHeld || s.Pod.CreationTimestamp.IsZero() {
+			t.Errorf("why: %s; known since %s", s.Why, s.Pod.CreationTimestamp)
 		}
 		if said := events.String(); !strings.Contains(said, "W OutOfcpu b "+strings.TrimPrefix(want, "OutOfcpu: ")+"\n") {
 			t.Errorf("no event in\n%s", said)

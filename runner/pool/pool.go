@@ -491,7 +491,7 @@ func (p *Pool) assignLocked(e *entry, a assignment) {
 	}
 	if e.report.status.Pod == nil {
 		p.setStatusLocked(e, podstatus.Of(podstatus.Input{
-			Now: p.cfg.Now(), Key: e.worker.key, Desired: a.desired, Held: a.held, Node: p.node(), Observed: plan.Observed{Halt: a.halt},
+			Now: p.cfg.Now(), Key: e.worker.key, Desired: a.desired, Held: a.held, Since: e.worker.since, Node: p.node(), Observed: plan.Observed{Halt: a.halt},
 		}))
 	}
 	if !same {

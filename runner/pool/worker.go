@@ -109,8 +109,9 @@ type worker struct {
 	blindFor int
 	adopted  bool
 	synced   *manifests.Pod // the manifest of the last SyncVolumes
-	syncedAt time.Time
-	rounds   int // plans since the last empty one
+	// since is when this agent first knew of the pod.
+	since, syncedAt time.Time
+	rounds          int // plans since the last empty one
 
 	// additions are pending requests to add ephemeral containers; guarded by Pool.mu.
 	additions []*addition
@@ -126,7 +127,7 @@ const maxRounds = 8
 const observeTimeout = 30 * time.Second
 
 func newWorker(p *Pool, key manifests.Key) *worker {
-	w := &worker{events: make(chan struct{}, 1), assign: make(chan struct{}, 1)}
+	w := &worker{events: make(chan struct{}, 1), assign: make(chan struct{}, 1), since: p.cfg.Now()}
 	w.preparation, w.hooks = map[string]*step{}, map[plan.HookKey]*step{}
 	w.subject = subject{key: key, pool: p, ready: make(chan struct{}, 1), warned: map[string]string{}}
 	w.observed = plan.Observed{
@@ -537,10 +538,10 @@ func (w *worker) publish(next time.Time) {
 		Observed: w.observed,
 		Held:     w.now.held,
 		Blind:    w.blind,
-		Removing: w.removing,
-		Next:     next,
-		Node:     w.pool.node(),
-		Given:    w.now.given,
+		Removing: w.removing, Since: w.since,
+		Next:  next,
+		Node:  w.pool.node(),
+		Given: w.now.given,
 	}
 	r := report{status: podstatus.Of(in), seen: w.adopted}
 	if w.removing {
