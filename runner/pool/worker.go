@@ -531,17 +531,17 @@ func (w *worker) refer(pod *manifests.Pod) {
 // publish reports the status of the pod to the pool.
 func (w *worker) publish(next time.Time) {
 	in := podstatus.Input{
-		Now:      w.pool.cfg.Now(),
+		Now: w.pool.cfg.Now(), Since: w.since,
 		Key:      w.key,
 		Desired:  w.now.desired,
 		Last:     w.last,
 		Observed: w.observed,
 		Held:     w.now.held,
 		Blind:    w.blind,
-		Removing: w.removing, Since: w.since,
-		Next:  next,
-		Node:  w.pool.node(),
-		Given: w.now.given,
+		Removing: w.removing,
+		Next:     next,
+		Node:     w.pool.node(),
+		Given:    w.now.given,
 	}
 	r := report{status: podstatus.Of(in), seen: w.adopted}
 	if w.removing {

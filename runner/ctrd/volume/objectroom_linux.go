@@ -17,6 +17,7 @@ import (
 	"monopod/runner/ctrd/payload"
 	"monopod/runner/ctrd/record"
 	"monopod/runner/ctrd/shim"
+	"monopod/runner/ctrd/trees"
 )
 
 // The content of objects is outside the memory limits of pods, because the agent writes it. So all of it together has a limit: what a pod
@@ -81,8 +82,11 @@ func held(path string) (bytes int64) {
 	return bytes
 }
 
-// takenAt returns what everything on the tmpfs takes.
+// takenAt returns what everything on the tmpfs takes, which may not be mounted yet.
 func takenAt(dir string) (int64, error) {
+	if !trees.IsMountPoint(dir) {
+		return 0, nil
+	}
 	var st unix.Statfs_t
 	if err := unix.Statfs(dir, &st); err != nil {
 		return 0, &fs.PathError{Op: "statfs", Path: dir, Err: err}
@@ -142,19 +146,15 @@ func (r *Secrets) hide(rec *record.Container, p shim.HiddenProcess) error {
 	return shim.WriteHiddenProcess(r.Dirs.HiddenFile(rec.ID), p)
 }
 
-// checkRoom reports why the volumes of an edited pod, by name, would not fit, in place of those that it has.
-func (r *Secrets) checkRoom(key manifests.Key, volumes map[string]map[string]payload.File) error {
-	need, was := int64(0), int64(0)
-	for _, files := range volumes {
-		need += charge(files)
-	}
+// checkRoom reports why the volumes of an edited pod, which need so much, would not fit in place of those that it has.
+func (r *Secrets) checkRoom(key manifests.Key, need int64) error {
+	was := int64(0)
 	if sb := r.Index.Sandbox(key); sb != nil {
 		was = held(r.Dirs.FilesDir(sb.Meta.UID))
 	}
-	if err := r.admit(need, was); err != nil && !errors.Is(err, fs.ErrNotExist) { // nothing is mounted yet
-		return err
-	}
-	return nil
+	r.room.Lock()
+	defer r.room.Unlock()
+	return r.admit(need, was)
 }
 
 // tmpfsOptions are the limits of the tmpfs itself: beyond the limit of all content, one volume may exist twice while it is replaced.

@@ -124,11 +124,11 @@ func TestAnEditedPodIsCheckedForRoom(t *testing.T) {
 		t.Fatal(err)
 	}
 	for bytes, fits := range map[int]bool{300 << 10: true, 400 << 10: true, 600 << 10: false} {
-		if err := r.checkRoom(key, map[string]map[string]payload.File{"v": filesOf(bytes)}); (err == nil) != fits {
+		if err := r.checkRoom(key, charge(filesOf(bytes))); (err == nil) != fits {
 			t.Errorf("%d KiB in place of 300: %v", bytes>>10, err)
 		}
 	}
-	if err := r.checkRoom(manifests.Key{Namespace: "ns", Name: "new"}, map[string]map[string]payload.File{"v": filesOf(300 << 10)}); !errors.Is(err, errNoRoom) {
+	if err := r.checkRoom(manifests.Key{Namespace: "ns", Name: "new"}, charge(filesOf(300<<10))); !errors.Is(err, errNoRoom) {
 		t.Errorf("another pod: %v", err)
 	}
 }

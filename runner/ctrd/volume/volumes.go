@@ -17,7 +17,6 @@ import (
 	"monopod/runner/ctrd/fault"
 	"monopod/runner/ctrd/image"
 	"monopod/runner/ctrd/layout"
-	"monopod/runner/ctrd/payload"
 	"monopod/runner/ctrd/record"
 	"monopod/runner/ctrd/volumes"
 	"monopod/runner/spec"
@@ -84,7 +83,7 @@ func (r *Pods) CheckVolumes(pod *manifests.Pod) error {
 	if err != nil {
 		return err
 	}
-	errs, contents := []error{volumeplan.CheckFiles(spec.Input{Pod: pod.Object, Refs: pod.Refs, Host: host}, plans)}, map[string]map[string]payload.File{}
+	errs, need := []error{volumeplan.CheckFiles(spec.Input{Pod: pod.Object, Refs: pod.Refs, Host: host}, plans)}, int64(0)
 	for _, p := range plans {
 		if p.HostPath != nil {
 			_, err := statHostPath(*p.HostPath)
@@ -92,11 +91,11 @@ func (r *Pods) CheckVolumes(pod *manifests.Pod) error {
 		}
 		if p.Files != nil {
 			files, err := volumeplan.Files(spec.Input{Pod: withoutUID(pod.Object), Refs: pod.Refs, Host: host, API: r.Secrets.API}, p.Files)
-			errs, contents[p.Name] = append(errs, fault.Wrap(fmt.Sprintf("volume %q", p.Name), err)), payloadOf(files)
+			errs, need = append(errs, fault.Wrap(fmt.Sprintf("volume %q", p.Name), err)), need+charge(payloadOf(files))
 		}
 		errs = append(errs, r.ClaimVolumes.checkStorage(pod, p))
 	}
-	return errors.Join(append(errs, r.Secrets.checkRoom(pod.Key(), contents))...)
+	return errors.Join(append(errs, r.Secrets.checkRoom(pod.Key(), need))...)
 }
 
 // withoutUID returns a pod without its uid, so that no token is issued to it.
