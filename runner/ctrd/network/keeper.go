@@ -101,7 +101,7 @@ func (k *keeper) sort(d *pending, e watch.Event) {
 	}
 	bridge := o.lastIndex.Load()
 	if e.NSID == watch.Host && e.Index == int(bridge) && bridge > 0 {
-		if e.Deleted || e.Kind == watch.Link && !e.Up {
+		if e.Deleted || e.Kind == watch.Route || e.Kind == watch.Link && !e.Up {
 			d.add(func(s *scope) { s.host = true })
 		}
 		return

@@ -39,13 +39,14 @@ func ReadHost() (Host, error) {
 }
 
 func devices(links []netlink.Link, addrs []netlink.Addr) []device {
-	ports := map[int]int{}
+	ports, ours := map[int]int{}, map[int]bool{}
 	for _, l := range links {
 		ports[l.Attrs().MasterIndex]++
+		ours[l.Attrs().Index] = strings.HasPrefix(l.Attrs().Alias, AliasPrefix)
 	}
 	held := map[int][]netip.Prefix{}
 	for _, a := range addrs {
-		if p, ok := link.Prefix(a.IPNet); ok {
+		if p, ok := link.Prefix(a.IPNet); ok && !(ours[a.LinkIndex] && advertised(a)) {
 			held[a.LinkIndex] = append(held[a.LinkIndex], p)
 		}
 	}
@@ -116,7 +117,7 @@ func (s Spec) ensureDevice() error {
 	if err != nil {
 		return fmt.Errorf("bridge %s: %w", s.Name, err)
 	}
-	if err := s.complete(dev); err != nil {
+	if err := errors.Join(s.complete(dev), link.IgnoreRoutersOn(dev.Attrs().Index)); err != nil {
 		return fmt.Errorf("bridge %s: %w", s.Name, err)
 	}
 	return nil
@@ -162,8 +163,14 @@ func (s Spec) complete(dev netlink.Link) error {
 			return fmt.Errorf("set alias: %w", err)
 		}
 	}
+	if err := link.IgnoreRouters(s.Name); err != nil { // before it is up
+		return err
+	}
 	lacks, err := s.lacks(dev)
 	if err != nil {
+		return err
+	}
+	if err := lacks.learned.remove(); err != nil {
 		return err
 	}
 	for _, gw := range lacks.addrs {
@@ -204,6 +211,8 @@ type lacking struct {
 	down   bool
 	addrs  []netip.Prefix
 	routes []netip.Prefix
+	// learned is what it should not have.
+	learned learned
 }
 
 // lacks compares an existing bridge with the Spec.
@@ -237,6 +246,7 @@ func (s Spec) lacks(dev netlink.Link) (lacking, error) {
 			l.routes = append(l.routes, c)
 		}
 	}
+	l.learned = s.learned(addrs, routes)
 	return l, nil
 }
 
@@ -322,6 +332,10 @@ func (s Spec) Observe() (repair.Bridge, error) {
 			b.Lost = append(b.Lost, fmt.Sprintf("route %s was removed", r))
 		}
 	}
+	if link.HeedsRouters(s.Name) {
+		b.Lost = append(b.Lost, "it heeded router advertisements")
+	}
+	b.Lost = append(b.Lost, l.learned.damage()...)
 	for _, name := range s.settings() {
 		if text, err := os.ReadFile(name); err == nil && len(text) > 0 && text[0] == '0' {
 			b.Lost = append(b.Lost, name+" was 0")

@@ -108,25 +108,3 @@ func Retry[T any](list func() ([]T, error)) ([]T, error) {
 	}
 	return nil, netlink.ErrDumpInterrupted
 }
-
-// Port is a device of the host.
-type Port struct {
-	Index  int
-	Name   string
-	Up     bool
-	Master int
-}
-
-// Ports returns the devices of the host by index.
-func Ports() (map[int]Port, error) {
-	links, err := Retry(netlink.LinkList)
-	if err != nil {
-		return nil, err
-	}
-	out := make(map[int]Port, len(links))
-	for _, l := range links {
-		a := l.Attrs()
-		out[a.Index] = Port{Index: a.Index, Name: a.Name, Up: a.Flags&net.FlagUp != 0, Master: a.MasterIndex}
-	}
-	return out, nil
-}

@@ -74,7 +74,7 @@ func Connect(p Pod, bridge int) (Ends, error) {
 	if err != nil {
 		return Ends{}, fmt.Errorf("create veth pair %s: %w", p.Host, err)
 	}
-	if err := errors.Join(netlink.LinkSetHairpin(veth, true), In(p.NetNS, p.configure)); err != nil {
+	if err := errors.Join(raise(veth), In(p.NetNS, p.configure)); err != nil {
 		return Ends{}, errors.Join(err, netlink.LinkDel(veth))
 	}
 	if err := carrier(veth.Index); err != nil {
@@ -108,7 +108,7 @@ func await(failure string, done func() (bool, error)) error {
 
 func makePair(p Pod, ns, bridge int) (*netlink.Veth, error) {
 	attrs := netlink.NewLinkAttrs()
-	attrs.Name, attrs.MTU, attrs.MasterIndex, attrs.Flags = p.Host, p.MTU, bridge, net.FlagUp
+	attrs.Name, attrs.MTU, attrs.MasterIndex = p.Host, p.MTU, bridge
 	veth := netlink.NewVeth(attrs)
 	veth.PeerName, veth.PeerNamespace, veth.PeerHardwareAddr, veth.PeerMTU = Interface, netlink.NsFd(ns), p.mac(), uint32(p.MTU)
 	err := netlink.LinkAdd(veth)
@@ -116,6 +116,14 @@ func makePair(p Pod, ns, bridge int) (*netlink.Veth, error) {
 		err = errors.Join(err, netlink.LinkDel(veth)) // made, but not attached
 	}
 	return veth, err
+}
+
+// raise brings the host end up, once it is configured.
+func raise(veth netlink.Link) error {
+	if err := errors.Join(IgnoreRouters(veth.Attrs().Name), netlink.LinkSetHairpin(veth, true)); err != nil {
+		return err
+	}
+	return netlink.LinkSetUp(veth)
 }
 
 // configure configures the pod's end. The calling thread is in its namespace.
@@ -193,10 +201,12 @@ func hasLocalRoute(l netlink.Link, addr netip.Addr) error {
 	})
 }
 
-// settings returns the sysctls that the CNI plugins bridge and host-local set. A kernel may lack any, except those of IPv6 for an IPv6 address.
+// settings sets the sysctls that the CNI plugin bridge sets (ADR 17), and makes the pod ignore routers, because any other pod could be one. A
+// kernel may lack any, except those of IPv6 for an IPv6 address.
 func (p Pod) settings() error {
 	_ = write("ipv4/conf/"+Interface+"/arp_notify", "1")
 	_ = write("ipv6/conf/"+Interface+"/accept_dad", "0")
+	_ = write(acceptRA(Interface), "0")
 	for _, a := range p.Addrs {
 		if a.Addr().Is4() {
 			continue
@@ -275,7 +285,8 @@ func Attach(p Pod, index, bridge int) error {
 			return err
 		}
 	}
-	return errors.Join(netlink.LinkSetHairpin(l, true), netlink.LinkSetUp(l), In(p.NetNS, p.forgetGateways))
+	_ = netlink.LinkSetIsolated(l, false) // old kernels cannot isolate ports
+	return errors.Join(raise(l), In(p.NetNS, p.forgetGateways))
 }
 
 // forgetGateways makes the pod resolve the hardware addresses of its gateways again.

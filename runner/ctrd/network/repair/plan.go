@@ -99,12 +99,10 @@ func Plan(d Desired, o Observed) []Action {
 		return []Action{{Kind: GiveUp, Damage: fmt.Sprintf("bridge %s: %s", d.Bridge, b.Foreign)}}
 	case b.Index == 0:
 		out = append(out, Action{Kind: MakeBridge, Damage: fmt.Sprintf("bridge %s was deleted", d.Bridge)})
-	case b.Down || len(b.Lost) > 0:
-		lost := slices.Clone(b.Lost)
-		if b.Down {
-			lost = append([]string{"it was down"}, lost...)
+	default:
+		if lost := o.lost(); len(lost) > 0 {
+			out = append(out, Action{Kind: MakeBridge, Damage: fmt.Sprintf("bridge %s: %s", d.Bridge, strings.Join(lost, ", "))})
 		}
-		out = append(out, Action{Kind: MakeBridge, Damage: fmt.Sprintf("bridge %s: %s", d.Bridge, strings.Join(lost, ", "))})
 	}
 	if !o.Ports {
 		out = append(out, Action{Kind: SetPorts, Damage: "rules for masquerading or hostPorts were removed"})
@@ -126,6 +124,21 @@ func Plan(d Desired, o Observed) []Action {
 	return append(out, strays(d, o)...)
 }
 
+// lost returns what an existing bridge and its ports lack.
+func (o Observed) lost() []string {
+	var lost, ports []string
+	if o.Bridge.Down {
+		lost = append(lost, "it was down")
+	}
+	for _, l := range o.Links {
+		if l.Master == o.Bridge.Index && l.HeedsRouters {
+			ports = append(ports, l.Name+" heeded router advertisements")
+		}
+	}
+	slices.Sort(ports)
+	return slices.Concat(lost, o.Bridge.Lost, ports)
+}
+
 // plan returns the action for a pod.
 func (p Pod) plan(s link.State, bridge int, links map[int]link.Port) []Action {
 	host, hasHost := links[s.Host]
@@ -145,6 +158,10 @@ func (p Pod) plan(s link.State, bridge int, links map[int]link.Port) []Action {
 		out = append(out, Action{Kind: Attach, Pod: p.ID, Port: s.Host, Damage: host.Name + " was detached from the bridge"})
 	case !host.Up:
 		out = append(out, Action{Kind: Attach, Pod: p.ID, Port: s.Host, Damage: host.Name + " was down"})
+	case host.NoHairpin:
+		out = append(out, Action{Kind: Attach, Pod: p.ID, Port: s.Host, Damage: host.Name + " had hairpin mode turned off"})
+	case host.Isolated:
+		out = append(out, Action{Kind: Attach, Pod: p.ID, Port: s.Host, Damage: host.Name + " was isolated from other ports"})
 	}
 	if lost := p.lost(s); len(lost) > 0 {
 		out = append(out, Action{Kind: Complete, Pod: p.ID, Damage: "eth0 of the pod: " + strings.Join(lost, ", ")})

@@ -71,6 +71,11 @@ func TestPlan(t *testing.T) {
 		{"the bridge is down and lacks an address", func(_ *Desired, o *Observed) {
 			o.Bridge.Down, o.Bridge.Lost = true, []string{"address 10.1.0.1/24 was removed"}
 		}, []string{"MakeBridge  (bridge monopod0: it was down, address 10.1.0.1/24 was removed)"}},
+		{"the bridge and a port heed router advertisements", func(_ *Desired, o *Observed) {
+			o.Bridge.Lost = []string{"it heeded router advertisements"}
+			port(func(p *link.Port) { p.HeedsRouters = true })(nil, o)
+			o.Links[12] = link.Port{Index: 12, Name: "vethmpc", Up: true, Master: 99, HeedsRouters: true}
+		}, []string{"MakeBridge  (bridge monopod0: it heeded router advertisements, vethmpa heeded router advertisements)"}},
 		{"the bridge is another's: no pod is touched", func(_ *Desired, o *Observed) {
 			o.Bridge.Foreign, o.Ports = "it belongs to another monopod (/x)", false
 			delete(o.Links, 10)
@@ -83,6 +88,8 @@ func TestPlan(t *testing.T) {
 		{"a port is detached", port(func(p *link.Port) { p.Master = 0 }), []string{"Attach a (vethmpa was detached from the bridge)"}},
 		{"a port is on another bridge", port(func(p *link.Port) { p.Master = 99 }), []string{"Attach a (vethmpa was detached from the bridge)"}},
 		{"a port is down", port(func(p *link.Port) { p.Up = false }), []string{"Attach a (vethmpa was down)"}},
+		{"a port has no hairpin mode", port(func(p *link.Port) { p.NoHairpin = true }), []string{"Attach a (vethmpa had hairpin mode turned off)"}},
+		{"a port is isolated", port(func(p *link.Port) { p.Isolated = true }), []string{"Attach a (vethmpa was isolated from other ports)"}},
 		{"an address is removed", of(func(s *link.State) { s.Addrs = s.Addrs[1:] }), []string{"Complete a (eth0 of the pod: address 10.1.0.2/24 was removed)"}},
 		{"the pod's end is down", of(func(s *link.State) { s.Up, s.Default4, s.Default6 = false, false, false }), []string{
 			"Complete a (eth0 of the pod: it was down, default route by 10.1.0.1 was removed, default route by fd00::1 was removed)",
@@ -130,6 +137,10 @@ func apply(d Desired, o *Observed, a Action) {
 			o.Bridge.Index = bridge + 1
 		}
 		o.Bridge.Down, o.Bridge.Lost = false, nil
+		for i, l := range o.Links {
+			l.HeedsRouters = l.HeedsRouters && l.Master != o.Bridge.Index
+			o.Links[i] = l
+		}
 	case SetPorts:
 		o.Ports = true
 	case SetFilter:
@@ -142,7 +153,7 @@ func apply(d Desired, o *Observed, a Action) {
 		o.Pods[a.Pod] = link.State{Exists: true, Veth: true, Up: true, Host: next, Addrs: d.Pods[i].Addrs, Default4: true, Default6: true}
 	case Attach:
 		l := o.Links[a.Port]
-		l.Up, l.Master = true, o.Bridge.Index
+		l.Up, l.Master, l.HeedsRouters, l.NoHairpin, l.Isolated = true, o.Bridge.Index, false, false, false
 		o.Links[a.Port] = l
 	case Complete:
 		s := o.Pods[a.Pod]
@@ -159,7 +170,7 @@ func checkWhole(t *rapid.T, d Desired, o Observed) {
 	for _, p := range d.Pods {
 		s := o.Pods[p.ID]
 		l, ok := o.Links[s.Host]
-		if !s.Exists || !s.Up || !s.Default4 || len(s.Addrs) != len(p.Addrs) || !ok || !l.Up || l.Master != o.Bridge.Index {
+		if !s.Exists || !s.Up || !s.Default4 || len(s.Addrs) != len(p.Addrs) || !ok || !l.Up || l.Master != o.Bridge.Index || l.HeedsRouters || l.NoHairpin || l.Isolated {
 			t.Fatalf("%s is still damaged: %+v, port %+v", p.ID, s, l)
 		}
 	}
@@ -189,6 +200,11 @@ func TestARepairEnds(t *testing.T) {
 			case 1:
 				l := o.Links[s.Host]
 				l.Master, l.Up = rapid.IntRange(0, 9).Draw(t, "master"), maybe.Draw(t, "port up")
+				o.Links[s.Host] = l
+				fallthrough
+			case 2:
+				l := o.Links[s.Host]
+				l.HeedsRouters, l.NoHairpin, l.Isolated = maybe.Draw(t, "heeds routers"), maybe.Draw(t, "no hairpin"), maybe.Draw(t, "isolated")
 				o.Links[s.Host] = l
 			}
 		}

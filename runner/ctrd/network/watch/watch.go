@@ -25,6 +25,7 @@ const (
 	Lost Kind = iota
 	Link
 	Addr
+	// Route reports a deleted route, or a new one from a router advertisement.
 	Route
 	Queue
 	Rules
@@ -242,11 +243,13 @@ func links(m message, nsid int) (Event, bool) {
 		}
 		e.Kind, e.Deleted = Queue, true
 		e.Index = int(int32(binary.NativeEndian.Uint32(m.data[4:])))
-	case unix.RTM_DELROUTE:
-		if len(m.data) < unix.SizeofRtMsg {
+	case unix.RTM_NEWROUTE, unix.RTM_DELROUTE:
+		const protocol = 5
+		added := m.kind == unix.RTM_NEWROUTE
+		if len(m.data) < unix.SizeofRtMsg || added && m.data[protocol] != unix.RTPROT_RA {
 			return e, false
 		}
-		e.Kind, e.Deleted = Route, true
+		e.Kind, e.Deleted = Route, !added
 		attributes(m.data[unix.SizeofRtMsg:], func(kind uint16, data []byte) {
 			if kind == unix.RTA_OIF && len(data) >= 4 {
 				e.Index = int(binary.NativeEndian.Uint32(data))

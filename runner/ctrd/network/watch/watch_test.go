@@ -45,6 +45,8 @@ func TestMessagesBecomeEvents(t *testing.T) {
 		}},
 		{"an address", links, netlink(unix.RTM_DELADDR, append(make([]byte, 4), word(9)...)), []Event{{Kind: Addr, Deleted: true, Index: 9, NSID: Host}}},
 		{"a route", links, netlink(unix.RTM_DELROUTE, make([]byte, unix.SizeofRtMsg), attr(unix.RTA_OIF, word(9))), []Event{{Kind: Route, Deleted: true, Index: 9, NSID: Host}}},
+		{"a route that a router advertised", links, netlink(unix.RTM_NEWROUTE, []byte{0, 0, 0, 0, 0, unix.RTPROT_RA, 0, 0, 0, 0, 0, 0}, attr(unix.RTA_OIF, word(9))), []Event{{Kind: Route, Index: 9, NSID: Host}}},
+		{"another new route", links, netlink(unix.RTM_NEWROUTE, []byte{0, 0, 0, 0, 0, unix.RTPROT_KERNEL, 0, 0, 0, 0, 0, 0}, attr(unix.RTA_OIF, word(9))), nil},
 		{"a queue", links, netlink(unix.RTM_DELQDISC, append(make([]byte, 4), word(9)...), make([]byte, 12)), []Event{{Kind: Queue, Deleted: true, Index: 9, NSID: Host}}},
 		{"a queue that came", links, netlink(unix.RTM_NEWQDISC, append(make([]byte, 4), word(9)...), make([]byte, 12)), nil},
 		{"what came is no damage", links, netlink(unix.RTM_NEWADDR, append(make([]byte, 4), word(9)...)), nil},
@@ -87,6 +89,7 @@ func TestDamagedMessagesAreNoEvents(t *testing.T) {
 		"a link without its device": netlink(unix.RTM_DELLINK, link[:8]),
 		"an address without one":    netlink(unix.RTM_DELADDR, make([]byte, 4)),
 		"a route without its table": netlink(unix.RTM_DELROUTE, make([]byte, 4)),
+		"a new one without a table": netlink(unix.RTM_NEWROUTE, make([]byte, 4)),
 		"a queue without its link":  netlink(unix.RTM_DELQDISC, make([]byte, 4)),
 		"a rule without a header":   netlink(unix.NFNL_SUBSYS_NFTABLES<<8|unix.NFT_MSG_DELRULE, nil),
 	} {
