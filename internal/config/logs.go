@@ -48,10 +48,7 @@ func LogLimits(cfg *Config) logs.Limits {
 }
 
 func bytesOf(text string) int64 {
-	q, err := quantity.Parse(text)
-	if err != nil {
-		return 0
-	}
+	q, _ := quantity.Parse(text) // 0 if it is invalid
 	return q.Value()
 }
 

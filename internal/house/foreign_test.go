@@ -72,6 +72,7 @@ func ownFiles() map[string]string {
 		"runner/ctrd/volume/claims.go makeVolumeDir":             volume,
 		"runner/ctrd/volume/claims.go giveToGroup":               "a mark in the pod's directory, which no container mounts",
 		"runner/ctrd/volume/emptydir_linux.go ownEmptyDir":       volume,
+		"runner/ctrd/volume/objectroom_linux.go held":            "our own tmpfs, which containers get read-only; nothing is opened but directories",
 		"runner/ctrd/volume/volumes.go createHostPath":           "O_EXCL: what is there already is not opened",
 		"runner/ctrd/volumes/subpath_linux.go makeMountPoint":    state,
 		"runner/ctrd/volumes/subpath_linux.go Unbind":            state,

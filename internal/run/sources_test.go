@@ -208,6 +208,9 @@ func TestARunningPodStaysWhenItsFileIsBrokenAtTheStartAndALowerSourceHasAnOlderO
 				s := d.Fake.State(manifests.Key{Namespace: "default", Name: fmt.Sprint("many-", i)})
 				for _, c := range s.Containers {
 					got += fmt.Sprintf("%d=%s ", i, strings.TrimPrefix(c.Image, "example.com/many:"))
+					if s.Sandbox.Pod.Object.Spec.Containers[0].Image != c.Image {
+						got += "not recorded "
+					}
 				}
 			}
 			if got != want {
