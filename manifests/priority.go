@@ -30,8 +30,8 @@ type Priority struct {
 // Critical reports whether the priority is that of a system class, as a kubelet defines it.
 func (p Priority) Critical() bool { return p.Value >= ClusterCriticalPriority }
 
-// PriorityOf resolves the priority of a pod as the admission plugin of an API server does. A class that does not exist means nothing,
-// as for static pods of a kubelet.
+// PriorityOf resolves the priority of a pod as the admission plugin of an API server does. A class that does not exist means nothing:
+// only pods that ran before the class was missed have one.
 func PriorityOf(p *Pod) Priority {
 	spec := &p.Object.Spec
 	out := Priority{Class: spec.PriorityClassName}
@@ -52,6 +52,19 @@ func PriorityOf(p *Pod) Priority {
 	}
 	out.Preempts = policy == nil || *policy != corev1.PreemptNever
 	return out
+}
+
+// MissingPriorityClass returns the class that a pod names and no document defines; empty if there is none. A pod with a priority of its own
+// needs no class.
+func MissingPriorityClass(p *Pod) string {
+	name := p.Object.Spec.PriorityClassName
+	if p.Object.Spec.Priority != nil || name == NodeCritical || name == ClusterCritical {
+		return ""
+	}
+	if class := p.Refs.priorityClass(); class != nil && class.Name == name {
+		return ""
+	}
+	return name
 }
 
 func (r *Refs) priorityClass() *schedulingv1.PriorityClass {

@@ -34,6 +34,10 @@ func (c *checker) references(u *unit) {
 	if name := u.spec.RuntimeClassName; name != nil && c.objects.RuntimeClass(*name) == nil {
 		r.missing("spec.runtimeClassName", "RuntimeClass "+*name, "add the document, or omit the field")
 	}
+	pod := &manifests.Pod{Object: &corev1.Pod{Spec: *u.spec}, Refs: &manifests.Refs{PriorityClass: c.objects.PriorityClass(u.spec.PriorityClassName)}}
+	if name := manifests.MissingPriorityClass(pod); name != "" {
+		r.missing("spec.priorityClassName", "PriorityClass "+name, "add the document, or correct the name")
+	}
 }
 
 // refs looks at what one unit refers to.

@@ -37,6 +37,11 @@ func TestEachReferenceIsWarnedOfOnceAndOnlyWhileItIsMissing(t *testing.T) {
 			document:  configMap, field: "spec.containers[0].env[1].valueFrom.configMapKeyRef.name",
 		},
 		{
+			name:     "a PriorityClass",
+			spec:     ", priorityClassName: x",
+			document: "apiVersion: scheduling.k8s.io/v1\nkind: PriorityClass\nmetadata: {name: x}\nvalue: 7\n", field: "spec.priorityClassName",
+		},
+		{
 			name:      "one variable of a Secret",
 			container: ", env: [{name: B, valueFrom: {secretKeyRef: {name: x, key: k}}}]",
 			document:  secret, field: "spec.containers[0].env[0].valueFrom.secretKeyRef.name",

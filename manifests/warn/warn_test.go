@@ -69,6 +69,7 @@ func TestWhatWillWaitIsWarnedOf(t *testing.T) {
 			fmt.Sprintf(head, "StatefulSet", 1, "", "", ", volumeClaimTemplates: [{metadata: {name: data}, spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}}]"),
 		}, ""},
 		{"a RuntimeClass", []string{aPod("a", "", ", runtimeClassName: kata")}, "spec.runtimeClassName: there is no RuntimeClass kata"},
+		{"a PriorityClass that is built in", []string{aPod("a", "", ", priorityClassName: system-node-critical")}, ""},
 		{"in a workload", []string{fmt.Sprintf(head, "Deployment", 1, ", envFrom: [{configMapRef: {name: c}}]", "", "")}, "f:1: deployment default/web: spec.template.spec.containers[0].envFrom[0].configMapRef.name: there is no ConfigMap default/c"},
 		{"another machine", []string{aPod("a", "", ", nodeSelector: {kubernetes.io/arch: s390x}")}, "spec.nodeSelector: it is never started on this machine: it requires kubernetes.io/arch=s390x"},
 		{"a host port of several", []string{fmt.Sprintf(head, "Deployment", 2, port, "", "")}, "spec.template.spec.containers[0].ports[0]: its 2 pods cannot share host port 8080/TCP"},

@@ -184,6 +184,13 @@ func (d *admitter) admit(pod *manifests.Pod) *runner.Held {
 		return h
 	}
 	known := d.Known[key]
+	if h := unclassed(pod, known); h != nil {
+		if h.Reason == ReasonStarting { // it may have its ports and resources already
+			enter(d.ports.unseen, pod)
+			d.used.Add(d.limited(pod), d.requests[key])
+		}
+		return h
+	}
 	if !known.active() || !selectsAlike(&known.has().Object.Spec, &pod.Object.Spec) {
 		if h := (Node{d.Node, d.Labels, d.LabelsLost, d.Platform}).mismatch(&pod.Object.Spec); h != nil {
 			return h
