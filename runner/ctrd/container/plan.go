@@ -336,6 +336,9 @@ func (r *Planner) buildSpec(ctx context.Context, in spec.Input) (*specs.Spec, er
 	if err != nil {
 		return nil, err
 	}
+	if err := volume.MakeMountpoints(r.Dirs.FilesDir(string(in.Pod.UID)), s.Mounts); err != nil {
+		return nil, err
+	}
 	if s.Annotations == nil {
 		s.Annotations = map[string]string{}
 	}

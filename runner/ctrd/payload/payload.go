@@ -200,6 +200,32 @@ func point(dir, current string) error {
 	return os.Rename(tmp, filepath.Join(dir, dataLink))
 }
 
+// Mountpoint makes a place for a mount inside a written volume, with its parents: containers see the volume read-only, so that nothing else
+// can make it. What exists stays. Inside a directory of the content none is made, since the next content would be without it.
+func Mountpoint(dir, path string, directory bool) error {
+	if checkPath(path) != nil {
+		return nil // the mount fails as it does without a place
+	}
+	if info, err := os.Lstat(filepath.Join(dir, first(path))); err == nil && info.Mode()&fs.ModeSymlink != 0 {
+		return nil
+	}
+	at := filepath.Join(dir, path)
+	if directory {
+		return os.MkdirAll(at, 0o755)
+	}
+	if err := os.MkdirAll(filepath.Dir(at), 0o755); err != nil {
+		return err
+	}
+	f, err := os.OpenFile(at, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
+	if errors.Is(err, fs.ErrExist) { // of another container
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return f.Close()
+}
+
 func first(path string) string {
 	name, _, _ := strings.Cut(path, "/")
 	return name
@@ -216,7 +242,8 @@ func link(dir string, files map[string]File) error {
 	return nil
 }
 
-// sweep removes links to missing files, and all directories except the current one.
+// sweep removes links to missing files, and all of our directories except the current one. Anything else is a mount point that Mountpoint
+// made: removing it would unmount what running containers have there.
 func sweep(dir, current string, files map[string]File) error {
 	wanted := []string{current, dataLink}
 	for path := range files {
@@ -227,7 +254,8 @@ func sweep(dir, current string, files map[string]File) error {
 		return err
 	}
 	for _, e := range entries {
-		if !slices.Contains(wanted, e.Name()) {
+		ours := e.Type()&fs.ModeSymlink != 0 || strings.HasPrefix(e.Name(), "..")
+		if ours && !slices.Contains(wanted, e.Name()) {
 			if err := os.RemoveAll(filepath.Join(dir, e.Name())); err != nil {
 				return err
 			}
