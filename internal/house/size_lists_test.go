@@ -12,7 +12,6 @@ func oversizedPackages() map[string]bool {
 func largePackages() map[string]int {
 	return map[string]int{
 		"internal/config":  2822,
-		"internal/run":     1512,
 		"node/apiserver":   2411,
 		"node/why":         2118,
 		"runner/ctrd/logs": 2624,

@@ -10,6 +10,7 @@ import (
 
 	"monopod/internal/config"
 	"monopod/internal/program"
+	"monopod/internal/run/outcome"
 	"monopod/internal/trial"
 )
 
@@ -78,7 +79,7 @@ func (p Commands) tellOnce(o *onceOptions, r trial.Report, g *stage) error {
 	if g != nil {
 		views = g.views
 	}
-	p.tell(p.Out(), r, views)
+	outcome.Print(p.Out(), p.Errs(), r, views)
 	return nil
 }
 

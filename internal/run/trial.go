@@ -5,10 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/url"
-	"os"
-	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -21,20 +17,15 @@ import (
 	"monopod/internal/cli/check"
 	"monopod/internal/config"
 	"monopod/internal/daemon"
-	"monopod/internal/podtable"
-	"monopod/internal/printer"
 	"monopod/internal/program"
 	"monopod/internal/run/hostports"
+	"monopod/internal/run/outcome"
 	"monopod/internal/trial"
 	"monopod/internal/verdict"
 	"monopod/manifests"
 	"monopod/manifests/decode"
-	"monopod/node/localclient"
 	"monopod/node/systemd"
 )
-
-// logPatience bounds reading the log of one container.
-const logPatience = 5 * time.Second
 
 // trialFlags are the flags that `once` and `up` share.
 type trialFlags struct {
@@ -207,7 +198,10 @@ func (p Commands) bringUp(ctx context.Context, cfg *config.Loaded, o *trialFlags
 	}
 	r, err = g.wait(ctx, trial.New(o.rules, began, c.pods, c.workloads), w)
 	if err == nil && r.Result != trial.Interrupted {
-		g.addLogs(ctx, &r, o.logLines)
+		outcome.AddLogs(ctx, g.cfg.Socket, &r, o.logLines)
+		if err := outcome.AddCauses(ctx, g.cfg.Socket, &r); err != nil {
+			g.logger.Warn("causes are missing in the report", "err", err)
+		}
 	}
 	return g, r, err
 }
@@ -238,66 +232,6 @@ func (c *Content) assignPorts() (held []io.Closer, err error) {
 	return held, nil
 }
 
-// addLogs adds the last log lines of pods that are not up to the report.
-func (g *stage) addLogs(ctx context.Context, r *trial.Report, lines int) {
-	client := localclient.New(g.cfg.Socket)
-	for i := range r.Pods {
-		pod := &r.Pods[i]
-		if pod.Result == trial.OK || lines == 0 {
-			continue
-		}
-		for _, c := range slices.Concat(pod.InitContainers, pod.Containers) {
-			// A container that has not run has no log.
-			if text, err := readLog(ctx, client, *pod, url.Values{"container": {c}, "tailLines": {strconv.Itoa(lines)}}); err == nil && text != "" {
-				pod.Logs = append(pod.Logs, trial.Log{Container: c, Text: text})
-			}
-		}
-	}
-}
-
-func readLog(ctx context.Context, client *localclient.Client, pod trial.Pod, q url.Values) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, logPatience)
-	defer cancel()
-	body, err := client.Log(ctx, pod.Namespace, pod.Name, q)
-	if err != nil {
-		return "", err
-	}
-	defer body.Close()
-	b, err := io.ReadAll(io.LimitReader(body, 1<<20))
-	return string(b), err
-}
-
-// tell prints the report of a run on w, and the last log lines of pods that are not up on stderr.
-func (p Commands) tell(w printer.Printer, r trial.Report, views []trial.View) {
-	t := &program.Table{W: w}
-	now := time.Now()
-	rows := [][]string{{"NAMESPACE", "NAME", "READY", "STATUS", "RESTARTS", "IP", "RESULT", "AFTER", "REASON"}}
-	for _, pod := range r.Pods {
-		row := podtable.PodRow{Namespace: pod.Namespace, Name: pod.Name, Ready: "-", Status: "-", Restarts: "-", IP: "<none>"}
-		if i := slices.IndexFunc(views, func(v trial.View) bool { return v.Pod.Namespace == pod.Namespace && v.Pod.Name == pod.Name }); i >= 0 {
-			row = podtable.RowOf(views[i].Pod, now)
-		}
-		rows = append(rows, []string{row.Namespace, row.Name, row.Ready, row.Status, row.Restarts, row.IP, string(pod.Result), after(pod.Seconds), printer.OneLine(pod.Reason)})
-	}
-	for _, o := range r.Workloads {
-		rows = append(rows, []string{o.Namespace, strings.ToLower(o.Kind) + "/" + o.Name, "", "", "", "", string(o.Result), after(o.Seconds), printer.OneLine(o.Reason)})
-	}
-	if len(rows) > 1 {
-		t.PrintAll(rows)
-	}
-	for _, pod := range r.Pods {
-		for _, l := range pod.Logs {
-			p.Errs().Printf("--- last lines of pod %s, container %s:\n", pod.Key(), l.Container)
-			p.Errs().Block("    ", l.Text)
-		}
-	}
-	for _, m := range r.Refused {
-		p.Errs().Println(m.Text)
-	}
-}
-
-func after(s float64) string { return strconv.FormatFloat(s, 'f', 1, 64) + "s" }
-
 // late returns the error of a run that has timed out.
 func (o *trialFlags) late(r trial.Report) error {
 	err := fmt.Errorf("not all pods are up after %s", config.DurationText(o.timeout))
@@ -309,19 +243,5 @@ func (o *trialFlags) late(r trial.Report) error {
 
 // file writes the requested reports.
 func (o *trialFlags) file(r trial.Report) error {
-	return errors.Join(writeReport(o.junit, r.WriteJUnit), writeReport(o.json, r.WriteJSON))
-}
-
-func writeReport(path string, write func(io.Writer) error) error {
-	if path == "" {
-		return nil
-	}
-	f, err := os.Create(path)
-	if err != nil {
-		return fmt.Errorf("report: %w", err)
-	}
-	if err := errors.Join(write(f), f.Close()); err != nil {
-		return fmt.Errorf("report %s: %w", path, err)
-	}
-	return nil
+	return errors.Join(outcome.Write(o.junit, r.WriteJUnit), outcome.Write(o.json, r.WriteJSON))
 }

@@ -18,6 +18,7 @@ import (
 
 	"monopod/internal/config"
 	"monopod/internal/program"
+	"monopod/internal/run/outcome"
 	"monopod/internal/trial"
 )
 
@@ -107,7 +108,7 @@ func (p Commands) notUp(g *stage, o *upOptions, r trial.Report) error {
 	if g != nil {
 		views = g.views
 	}
-	p.tell(p.Errs(), r, views)
+	outcome.Print(p.Errs(), p.Errs(), r, views)
 	if r.Result == trial.TimedOut {
 		return o.late(r)
 	}
@@ -151,7 +152,7 @@ func (p Commands) use(ctx context.Context, g *stage, o *upOptions, r *trial.Repo
 
 // printUp prints the running pods and how to use them.
 func printUp(p Commands, g *stage, r trial.Report, vars []string) {
-	p.tell(p.Out(), r, g.views)
+	outcome.Print(p.Out(), p.Errs(), r, g.views)
 	if len(r.Pods) > 0 {
 		p.Out().Println()
 	}

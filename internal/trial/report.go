@@ -77,6 +77,8 @@ type Pod struct {
 	Seconds float64 `json:"seconds"`
 	// Logs are the last lines of its containers, of pods that are not OK.
 	Logs []Log `json:"logs,omitempty"`
+	// Why is what `monopod why` prints about a pod that is neither OK nor has ended, line by line.
+	Why []string `json:"why,omitempty"`
 
 	// byOwner is set if the pod is judged with its owner.
 	byOwner bool
@@ -157,6 +159,8 @@ type junitCase struct {
 	seconds     float64
 	result      Result
 	reason, out string
+	// details are the text of a failure.
+	details string
 }
 
 // cases are those of the report: one for each pod, each workload, each manifest that was refused, and the command.
@@ -167,23 +171,23 @@ func (r Report) cases() []junitCase {
 		for _, l := range p.Logs {
 			fmt.Fprintf(&out, "--- container %s\n%s", l.Container, l.Text)
 		}
-		all = append(all, junitCase{p.Namespace, "pod/" + p.Name, p.Seconds, p.Result, p.Reason, out.String()})
+		all = append(all, junitCase{p.Namespace, "pod/" + p.Name, p.Seconds, p.Result, p.Reason, out.String(), strings.Join(p.Why, "\n")})
 	}
 	for _, o := range r.Workloads {
-		all = append(all, junitCase{o.Namespace, strings.ToLower(o.Kind) + "/" + o.Name, o.Seconds, o.Result, o.Reason, ""})
+		all = append(all, junitCase{o.Namespace, strings.ToLower(o.Kind) + "/" + o.Name, o.Seconds, o.Result, o.Reason, "", ""})
 	}
 	for _, m := range r.Refused {
-		all = append(all, junitCase{"manifests", m.Where, 0, Failed, m.Text, ""})
+		all = append(all, junitCase{"manifests", m.Where, 0, Failed, m.Text, "", ""})
 	}
 	if r.Reason != "" {
-		all = append(all, junitCase{"monopod", "run", r.Seconds, r.Result, r.Reason, ""})
+		all = append(all, junitCase{"monopod", "run", r.Seconds, r.Result, r.Reason, "", ""})
 	}
 	if c := r.Command; c != nil {
 		result := OK
 		if c.ExitCode != 0 {
 			result = Failed
 		}
-		all = append(all, junitCase{"command", strings.Join(c.Args, " "), c.Seconds, result, fmt.Sprintf("exit code %d", c.ExitCode), ""})
+		all = append(all, junitCase{"command", strings.Join(c.Args, " "), c.Seconds, result, fmt.Sprintf("exit code %d", c.ExitCode), "", ""})
 	}
 	return all
 }
@@ -197,7 +201,7 @@ func (r Report) WriteJUnit(w io.Writer) error {
 		fmt.Fprintf(&b, "    <testcase classname=\"%s\" name=\"%s\" time=\"%.3f\">", escape(c.class), escape(c.name), c.seconds)
 		if c.result != OK {
 			failures++
-			fmt.Fprintf(&b, "\n      <failure type=\"%s\" message=\"%s\"></failure>", escape(string(c.result)), escape(c.reason))
+			fmt.Fprintf(&b, "\n      <failure type=\"%s\" message=\"%s\">%s</failure>", escape(string(c.result)), escape(c.reason), escape(c.details))
 		}
 		if c.out != "" {
 			fmt.Fprintf(&b, "\n      <system-out>%s</system-out>", escape(c.out))

@@ -285,6 +285,7 @@ func example() Report {
 		Result: Failed, Seconds: 2.5, Run: Run{Number: 1, Socket: "/run/monopod-runs/1/monopod.sock", Subnet: "10.84.1.0/24", Log: "/var/lib/monopod-runs/1/monopod.log"},
 		Pods: []Pod{
 			{Namespace: "default", Name: "web", Result: OK, Phase: "Running", IP: "10.84.1.2", IPs: []string{"10.84.1.2"}, Ports: []Port{{Name: "http", Container: 80, Host: 40001, Protocol: "TCP"}}, Containers: []string{"web"}, Seconds: 1.25},
+			{Namespace: "default", Name: "web2", Result: Waiting, Reason: "it is not Ready", Phase: "Running", Seconds: 2.5, Why: []string{"default/web2 is not ready:", "  because  <404>"}},
 			{Namespace: "team", Name: "web", Result: Failed, Reason: "container a ended with exit code 3", Phase: "Failed", Containers: []string{"a"}, Restarts: 1, Seconds: 2, Logs: []Log{{Container: "a", Text: "<oh> \x1b[31mno \"&\" \xff\n"}}},
 		},
 		Workloads: []Workload{{Kind: "Job", Namespace: "default", Name: "load", Result: TimedOut, Reason: "the Job has not finished", Seconds: 2.5}},
@@ -323,7 +324,7 @@ func TestReportsAreWhatToolsRead(t *testing.T) {
 	}
 	want := example()
 	want.Refused[0].Where = "" // part of the text
-	want.Pods[1].Logs[0].Text = strings.ToValidUTF8(want.Pods[1].Logs[0].Text, "\ufffd")
+	want.Pods[2].Logs[0].Text = strings.ToValidUTF8(want.Pods[2].Logs[0].Text, "\ufffd")
 	if diff := cmp.Diff(want, back, cmp.AllowUnexported(Pod{})); diff != "" {
 		t.Errorf("read again: %s", diff)
 	}
@@ -334,6 +335,7 @@ func TestReportsAreWhatToolsRead(t *testing.T) {
 			Cases    []struct {
 				Failure *struct {
 					Message string `xml:"message,attr"`
+					Text    string `xml:",chardata"`
 				} `xml:"failure"`
 				Out string `xml:"system-out"`
 			} `xml:"testcase"`
@@ -349,11 +351,14 @@ func TestReportsAreWhatToolsRead(t *testing.T) {
 		}
 	}
 	s := suites.Suite
-	if s.Tests != len(s.Cases) || s.Failures != failures || failures != 4 {
+	if s.Tests != len(s.Cases) || s.Failures != failures || failures != 5 {
 		t.Errorf("%d tests, %d failures are announced, there are %d and %d", s.Tests, s.Failures, len(s.Cases), failures)
 	}
-	if want := "--- container a\n<oh> \ufffd[31mno \"&\" \ufffd\n"; s.Cases[1].Out != want || s.Cases[1].Failure.Message != "container a ended with exit code 3" {
-		t.Errorf("%q: %q", s.Cases[1].Failure.Message, s.Cases[1].Out)
+	if want := "default/web2 is not ready:\n  because  <404>"; s.Cases[1].Failure.Text != want {
+		t.Errorf("the cause is %q", s.Cases[1].Failure.Text)
+	}
+	if want := "--- container a\n<oh> \ufffd[31mno \"&\" \ufffd\n"; s.Cases[2].Out != want || s.Cases[2].Failure.Message != "container a ended with exit code 3" {
+		t.Errorf("%q: %q", s.Cases[2].Failure.Message, s.Cases[2].Out)
 	}
 }
 
