@@ -150,6 +150,14 @@ func TestOnceSaysHowThePodsCameOut(t *testing.T) {
 			files: []string{daemontest.PodYAML("web", runtimetest.ScriptServe), once("load", runtimetest.ScriptSucceed)}, code: 0,
 			rows: []string{"default load 0/1 Completed ok", "default web 1/1 Running ok"},
 		},
+		"one fails after it was Ready": {
+			files: []string{once("slow", runtimetest.ScriptFailSoon)}, code: 1,
+			rows: []string{"default slow 0/1 Error failed"},
+		},
+		"a server that may end, as --until asks": {
+			files: []string{once("server", runtimetest.ScriptServe)}, flags: []string{"--until", "ready"}, code: 0,
+			rows: []string{"default server 1/1 Running ok"},
+		},
 		"one has failed": {
 			files: []string{daemontest.PodYAML("web", runtimetest.ScriptServe), once("load", runtimetest.ScriptFail)}, code: 1,
 			rows: []string{"default load 0/1 Error failed", "default web 1/1 Running ok"},
@@ -184,7 +192,7 @@ func TestOnceSaysHowThePodsCameOut(t *testing.T) {
 				}
 				return nil
 			}
-			args := append([]string{"once", "--rm", "--finish", "--junit", b.Path("junit.xml"), "--json", b.Path("report.json")}, c.flags...)
+			args := append([]string{"once", "--rm", "--junit", b.Path("junit.xml"), "--json", b.Path("report.json")}, c.flags...)
 			for i, text := range c.files {
 				args = append(args, "-f", b.file(fmt.Sprintf("%d.yaml", i), text))
 			}
@@ -213,6 +221,34 @@ func TestOnceSaysHowThePodsCameOut(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestScriptsOfBeforeUntilAreUnderstoodAndWarned(t *testing.T) {
+	b := newRunBench(t)
+	server, fails := b.file("server.yaml", once("server", runtimetest.ScriptServe)), b.file("fails.yaml", once("fails", runtimetest.ScriptFailSoon))
+	for _, c := range []struct {
+		args []string
+		code int
+		errs string
+	}{
+		{[]string{"--finish", "-f", fails}, 1, "monopod: --finish is deprecated; use --until finished\n"},
+		{[]string{"--finish=false", "-f", server}, 0, "monopod: --finish is deprecated; use --until ready\n"},
+		{[]string{"--finish=perhaps", "-f", server}, program.ExitNotRun, "invalid argument \"perhaps\""},
+		{[]string{"--until", "Ready", "-f", server}, program.ExitNotRun, `unknown --until "Ready"; one of ready, finished`},
+	} {
+		if r := b.do(append([]string{"once", "--rm", "-o", "json"}, c.args...)...); r.Code != c.code || strings.Count(r.Stderr, c.errs) != 1 || strings.Contains(r.Stdout, "deprecated") {
+			t.Errorf("%v: code %d:\n%s%s", c.args, r.Code, r.Stdout, r.Stderr)
+		}
+	}
+	b.nothingLeft()
+}
+
+func TestUpIsContentWithAReadyPodOfAnyRestartPolicy(t *testing.T) {
+	b := newRunBench(t)
+	if r := b.do("up", "-f", b.file("server.yaml", once("server", runtimetest.ScriptServe)), "--", "true"); r.Code != 0 {
+		t.Errorf("code %d: %s", r.Code, r.Stderr)
+	}
+	b.nothingLeft()
 }
 
 // cameOut compares what `once` has printed and returned.

@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"os"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"monopod/internal/config"
+	"monopod/internal/printer"
 	"monopod/internal/program"
 	"monopod/internal/run/outcome"
 	"monopod/internal/trial"
@@ -21,7 +23,15 @@ type onceOptions struct {
 	failFast bool
 	// env is a file to which the variables of `up` are appended.
 	env string
+	// until is what pods with restartPolicy Never or OnFailure are waited for.
+	until string
 }
+
+// Values of --until. A pod with restartPolicy Always does not finish, so it is always waited for until it is Ready.
+const (
+	untilReady    = "ready"
+	untilFinished = "finished"
+)
 
 // OnceCommand returns `monopod once`.
 func (p Commands) OnceCommand() *cobra.Command {
@@ -30,20 +40,44 @@ func (p Commands) OnceCommand() *cobra.Command {
 		Use:   "once -f FILE|DIR|-...",
 		Short: "Run pods to completion or readiness",
 		Long: "Starts the pods with an agent, directories, subnet, bridge and cgroup of their own, independent of the daemon; many runs can be active at once. Waits " +
-			"until each pod is Ready or completed (a Job until completed; a CronJob is not waited for) and prints a table and the last log lines of failed pods.\n\n" +
+			"until Jobs and pods with restartPolicy Never or OnFailure are completed and other pods are Ready (CronJobs are not waited for), and prints a table and " +
+			"the last log lines of failed pods.\n\n" +
 			"An agent in the background keeps the pods running until `monopod down`. With --rm they are removed at once; only images stay, for the next run.\n\n" +
 			"Exit code 0: all Ready or succeeded; 1: a pod failed or a manifest was refused; 2: timeout; 125: internal failure; 128 + signal: interrupted, all " +
 			"removed.",
-		Example: "monopod once -f job.yaml --rm\nmonopod once -f manifests --timeout=2m --fail-fast",
+		Example: "monopod once -f job.yaml --rm\nmonopod once -f manifests --timeout=2m --fail-fast\nmonopod once -f server.yaml --until=ready",
 		Args:    program.NoArgs,
 	}
 	f := cmd.Flags()
 	f.BoolVar(&o.remove, "rm", false, "remove the pods at the end")
 	f.BoolVar(&o.failFast, "fail-fast", false, "stop waiting when a pod fails")
-	f.BoolVar(&o.rules.Finish, "finish", false, "wait for completion of pods with restartPolicy Never or OnFailure")
+	f.StringVar(&o.until, "until", untilFinished, "`state` to wait for in pods with restartPolicy Never or OnFailure: ready or finished")
+	f.BoolFunc("finish", "deprecated: use --until", finishFlag(o, p.Errs()))
+	f.Lookup("finish").Hidden = true
 	f.StringVar(&o.env, "env", "", "append the variables of monopod up to this `file`, for example $GITHUB_ENV")
 	p.runFlags(cmd, &o.trialFlags, func(ctx context.Context, cfg *config.Loaded, _ []string) error { return p.once(ctx, cfg, o) })
+	cmd.PreRunE = func(*cobra.Command, []string) error {
+		o.rules.Finish = o.until == untilFinished
+		if o.until != untilFinished && o.until != untilReady {
+			return program.Usagef("unknown --until %q; one of %s, %s", o.until, untilReady, untilFinished)
+		}
+		return nil
+	}
 	return cmd
+}
+
+// finishFlag returns what sets --finish, which scripts of before --until still use.
+func finishFlag(o *onceOptions, errs printer.Printer) func(string) error {
+	return func(value string) error {
+		finish, err := strconv.ParseBool(value)
+		if o.until = untilReady; finish {
+			o.until = untilFinished
+		}
+		if err == nil {
+			errs.Printf("monopod: --finish is deprecated; use --until %s\n", o.until)
+		}
+		return err
+	}
 }
 
 func (p Commands) once(ctx context.Context, cfg *config.Loaded, o *onceOptions) error {

@@ -41,8 +41,8 @@ func (p Commands) UpCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "up [-f FILE|DIR|-...] [--api] [-- COMMAND [ARGUMENT...]]",
 		Short: "Start pods, run a command, remove the pods",
-		Long: "Starts the pods as `monopod once` does, waits until they are Ready or completed, runs the command, removes everything and exits with the exit code of " +
-			"the command. Environment of the command:\n\n" +
+		Long: "Starts the pods as `monopod once` does, waits until all are completed or Ready (a Never pod may be a server), runs the command, removes " +
+			"everything and exits with its exit code. Its environment:\n\n" +
 			"    POD_WEB_IP               address of pod web; POD_TEAM_WEB_IP for namespace team\n" +
 			"    POD_WEB_PORT_HTTP        its port http; unnamed ports: their number; POD_WEB_PORT: the first\n" +
 			"    POD_WEB_HOSTPORT_HTTP    the host port of port http; POD_WEB_HOSTPORT: the first\n" +

@@ -196,7 +196,7 @@ func (t *Trial) result(now time.Time, v View) (Result, string, time.Time) {
 		return OK, "", time.Time{}
 	case t.rules.Finish && pod.Spec.RestartPolicy != corev1.RestartPolicyAlways:
 		if ready {
-			return Waiting, cmp.Or(v.Why, "it has not finished"), time.Time{}
+			return Waiting, cmp.Or(v.Why, "it is Ready, but has not finished, which --until ready does not wait for"), time.Time{}
 		}
 		return t.unready(now, v, "it has not finished")
 	case !ready:
