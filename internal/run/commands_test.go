@@ -178,6 +178,13 @@ func TestOnceSaysHowThePodsCameOut(t *testing.T) {
 			files: []string{"apiVersion: batch/v1\nkind: Job\nmetadata: {name: sums}\nspec:\n  completions: 2\n  template:\n    spec:\n      restartPolicy: Never\n      containers: [{name: a, image: example.com/app:1, command: [sh, -c, " + strconv.Quote(runtimetest.ScriptSucceed) + "]}]\n"},
 			rows:  []string{"default sums-0 0/1 Completed ok", "default sums-1 0/1 Completed ok", "default job/sums ok"},
 		},
+		"a Job with a sidecar that is killed at its end": {
+			files: []string{"apiVersion: batch/v1\nkind: Job\nmetadata: {name: sums}\nspec:\n  backoffLimit: 0\n  template:\n    spec:\n      restartPolicy: Never\n" +
+				"      initContainers: [{name: proxy, restartPolicy: Always, image: example.com/app:1, command: [sh, -c, " + strconv.Quote(runtimetest.ScriptSlowStop) + "]}]\n" +
+				"      containers: [{name: a, image: example.com/app:1, command: [sh, -c, " + strconv.Quote(runtimetest.ScriptFailSoon) + "]}]\n"},
+			code: 1,
+			rows: []string{"default sums-0 failed container a ended with exit code 7", "default job/sums failed the Job has failed: pod sums-0: container a ended with exit code 7"},
+		},
 		"a Deployment is waited for": {
 			files: []string{"apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: web}\nspec:\n  replicas: 2\n  selector: {matchLabels: {app: web}}\n  template:\n    metadata: {labels: {app: web}}\n    spec:\n      containers: [{name: a, image: example.com/app:1, command: [sh, -c, " + strconv.Quote(runtimetest.ScriptServe) + "]}]\n"},
 			rows:  []string{"default web-0 1/1 Running ok", "default web-1 1/1 Running ok", "default deployment/web ok"},

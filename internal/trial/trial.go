@@ -12,10 +12,7 @@ import (
 	"strings"
 	"time"
 
-	appsv1 "k8s.io/api/apps/v1"
-	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"monopod/internal/cause"
 	"monopod/manifests"
@@ -297,30 +294,6 @@ func probed(pod *corev1.Pod) bool {
 	return !slices.ContainsFunc(pod.Spec.Containers, func(c corev1.Container) bool { return c.ReadinessProbe == nil })
 }
 
-// failedReason is why a pod is in phase Failed.
-func failedReason(pod *corev1.Pod, why string) string {
-	if pod.Status.Reason != "" {
-		return strings.TrimSuffix(pod.Status.Reason+": "+pod.Status.Message, ": ")
-	}
-	for _, c := range statuses(pod) {
-		if end := c.State.Terminated; end != nil && end.ExitCode != 0 {
-			return ended(c.Name, end)
-		}
-	}
-	return cmp.Or(why, "it has failed")
-}
-
-func ended(container string, end *corev1.ContainerStateTerminated) string {
-	text := fmt.Sprintf("container %s ended with exit code %d", container, end.ExitCode)
-	if end.Reason != "" && end.Reason != "Error" {
-		text += " (" + end.Reason + ")"
-	}
-	if end.Message != "" {
-		text += ": " + end.Message
-	}
-	return text
-}
-
 // hopeless returns why a pod that is not ready never will be, "" while it may. All documents of a run exist from the beginning, so a
 // missing one stays missing.
 func (t *Trial) hopeless(pod *corev1.Pod) string {
@@ -343,70 +316,4 @@ func (t *Trial) hopeless(pod *corev1.Pod) string {
 		}
 	}
 	return ""
-}
-
-// controller is what the pod was made for.
-func controller(pod *corev1.Pod) (kind, name string) {
-	if o := metav1.GetControllerOf(pod); o != nil {
-		return o.Kind, o.Name
-	}
-	return "", ""
-}
-
-// workload judges a workload by its pods. What comes and goes with the time, as CronJobs do, is not waited for.
-func workload(w *manifests.Object, pods []Pod, jobs map[string]string) Workload {
-	out := Workload{Kind: w.Kind, Namespace: w.Object.GetNamespace(), Name: w.Object.GetName(), Result: Waiting}
-	switch o := w.Object.(type) {
-	case *batchv1.Job:
-		switch jobs[out.Namespace+"/"+out.Name] {
-		case "Complete":
-			out.Result = OK
-		case "Failed":
-			out.Result, out.Reason = Failed, "the Job has failed"
-		default:
-			out.Reason = "the Job has not finished"
-			if o.Spec.Suspend != nil && *o.Spec.Suspend {
-				out.Result, out.Reason = OK, "suspended"
-			}
-		}
-		return out
-	case *appsv1.Deployment:
-		out.wants(o.Spec.Replicas, pods)
-	case *appsv1.ReplicaSet:
-		out.wants(o.Spec.Replicas, pods)
-	case *appsv1.StatefulSet:
-		out.wants(o.Spec.Replicas, pods)
-	case *appsv1.DaemonSet:
-		out.wants(nil, pods)
-	default:
-		return Workload{}
-	}
-	return out
-}
-
-// wants compares the pods there are with their number.
-func (w *Workload) wants(replicas *int32, pods []Pod) {
-	want, good := 1, 0
-	if replicas != nil {
-		want = int(*replicas)
-	}
-	for _, p := range pods {
-		if p.Owner != w.Kind+"/"+w.Name || p.Namespace != w.Namespace {
-			continue
-		}
-		switch p.Result {
-		case OK:
-			good++
-		case Failed:
-			w.Result = Failed
-		}
-	}
-	switch {
-	case w.Result == Failed:
-		w.Reason = "a pod of it has failed"
-	case good >= want:
-		w.Result = OK
-	default:
-		w.Reason = fmt.Sprintf("%d of %d pods are up", good, want)
-	}
 }

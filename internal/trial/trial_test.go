@@ -69,6 +69,28 @@ func endedWith(code int32) func(*corev1.Pod) {
 	}
 }
 
+// withSidecar adds a sidecar that was killed at the end of the pod.
+func withSidecar(code int32) func(*corev1.Pod) {
+	return func(p *corev1.Pod) {
+		always := corev1.ContainerRestartPolicyAlways
+		p.Spec.InitContainers = []corev1.Container{{Name: "side", RestartPolicy: &always}}
+		p.Status.InitContainerStatuses = []corev1.ContainerStatus{exited("side", code, 9)}
+	}
+}
+
+// withEarlier adds a container that ended before the others.
+func withEarlier(code int32) func(*corev1.Pod) {
+	return func(p *corev1.Pod) {
+		p.Status.ContainerStatuses[0].State.Terminated.FinishedAt = metav1.NewTime(t0.Add(5 * time.Second))
+		p.Status.ContainerStatuses = append(p.Status.ContainerStatuses, exited("first", code, 2))
+	}
+}
+
+func exited(name string, code int32, second int) corev1.ContainerStatus {
+	end := &corev1.ContainerStateTerminated{ExitCode: code, FinishedAt: metav1.NewTime(t0.Add(time.Duration(second) * time.Second))}
+	return corev1.ContainerStatus{Name: name, State: corev1.ContainerState{Terminated: end}}
+}
+
 func ownedBy(kind, name string) func(*corev1.Pod) {
 	return func(p *corev1.Pod) {
 		yes := true
@@ -87,6 +109,9 @@ func TestWhatBecomesOfAPod(t *testing.T) {
 	}{
 		"succeeded":                                {pod: pod("a", corev1.PodSucceeded), rules: rules, result: OK},
 		"failed by its exit code":                  {pod: pod("a", corev1.PodFailed, endedWith(137)), rules: rules, result: Failed, reason: "container c ended with exit code 137 (OOMKilled)"},
+		"failed, and its sidecar was killed":       {pod: pod("a", corev1.PodFailed, endedWith(3), withSidecar(137)), rules: rules, result: Failed, reason: "container c ended with exit code 3 (OOMKilled)"},
+		"only its sidecar has an exit code":        {pod: pod("a", corev1.PodFailed, endedWith(0), withSidecar(137)), rules: rules, result: Failed, reason: "container side ended with exit code 137"},
+		"the first of two that failed":             {pod: pod("a", corev1.PodFailed, endedWith(143), withEarlier(3)), rules: rules, result: Failed, reason: "container first ended with exit code 3"},
 		"failed as a whole":                        {pod: pod("a", corev1.PodFailed, func(p *corev1.Pod) { p.Status.Reason, p.Status.Message = "DeadlineExceeded", "too long" }), rules: rules, result: Failed, reason: "DeadlineExceeded: too long"},
 		"failed for no reason":                     {pod: pod("a", corev1.PodFailed), rules: rules, result: Failed, reason: "the way is blocked"},
 		"pending":                                  {pod: pod("a", corev1.PodPending), rules: rules, result: Waiting, reason: "the way is blocked"},
@@ -265,7 +290,7 @@ func TestWorkloadsAreJudgedByTheirPodsAndJobsByTheirEnd(t *testing.T) {
 		"nothing yet":           {nil, nil, Waiting, "Deployment:waiting:0 of 2 pods are up Job:waiting:the Job has not finished"},
 		"one of two":            {[]View{web("0")}, map[string]string{"default/load": "Complete"}, Waiting, "Deployment:waiting:1 of 2 pods are up Job:ok:"},
 		"an attempt has failed": {[]View{web("0"), web("1"), load(corev1.PodFailed)}, nil, Waiting, "Deployment:ok: Job:waiting:the Job has not finished"},
-		"the Job has failed":    {[]View{web("0"), web("1"), load(corev1.PodFailed)}, map[string]string{"default/load": "Failed"}, Failed, "Deployment:ok: Job:failed:the Job has failed"},
+		"the Job has failed":    {[]View{web("0"), web("1"), load(corev1.PodFailed)}, map[string]string{"default/load": "Failed"}, Failed, "Deployment:ok: Job:failed:the Job has failed: pod load-0: container c ended with exit code 1 (OOMKilled)"},
 		"all is well":           {[]View{web("0"), web("1"), load(corev1.PodFailed)}, map[string]string{"default/load": "Complete"}, OK, "Deployment:ok: Job:ok:"},
 	} {
 		r, _ := x.Look(t0, c.views, c.jobs)
