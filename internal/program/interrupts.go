@@ -6,17 +6,23 @@ import (
 	"slices"
 	"sync"
 	"syscall"
+	"time"
 
 	"monopod/internal/signals"
 )
 
-// Interrupts is what becomes of the signals of the process: the first one asks it to stop, the second one does not
-// wait for that. While another process is the point of this one, it gets them instead.
+// repeat is for how long another signal is the first one again: timeout(1), for one, sends it to the process, and then to its group.
+const repeat = time.Second
+
+// Interrupts is what becomes of the signals of the process: the first one asks it to stop, a second one does not
+// wait for that, unless it follows at once. While another process is the point of this one, it gets them instead.
 type Interrupts struct {
 	signals chan os.Signal
 	// ignored are the signals that the process was started to ignore, as a background job of a script is: it continues to ignore them. Its child processes do not.
 	ignored []os.Signal
 	Stop    func()
+	// Now is the clock; nil: time.Now.
+	Now func() time.Time
 
 	Mu sync.Mutex // guards what follows
 	// To gets all signals if it is set.
@@ -25,6 +31,8 @@ type Interrupts struct {
 	last func()
 	// first is the signal that asked to stop; 0: none has.
 	first syscall.Signal
+	// firstAt is when it came.
+	firstAt time.Time
 }
 
 // NewInterrupts returns the handling of signals; stop is called at the first one.
@@ -51,16 +59,24 @@ func (i *Interrupts) Take(s os.Signal) bool {
 	case i.To != nil:
 		i.To(s)
 	case sig == syscall.SIGUSR1 || sig == syscall.SIGUSR2: // they were meant for the other process
+	case i.first != 0 && i.now().Sub(i.firstAt) < repeat:
 	case i.first != 0:
 		if i.last != nil {
 			i.last()
 		}
 		return true
 	default:
-		i.first = sig
+		i.first, i.firstAt = sig, i.now()
 		i.Stop()
 	}
 	return false
+}
+
+func (i *Interrupts) now() time.Time {
+	if i.Now != nil {
+		return i.Now()
+	}
+	return time.Now()
 }
 
 // Forward passes signals on to another process, including kinds that do not end this one; nil ends that.
@@ -73,7 +89,7 @@ func (i *Interrupts) Forward(to func(os.Signal)) {
 	i.Mu.Unlock()
 }
 
-// AtEnd has something done also when the process is ended at once.
+// AtEnd has something done also when the process is ended at once; nil ends that.
 func (i *Interrupts) AtEnd(last func()) {
 	if i == nil { // a test without a process of its own
 		return
@@ -89,7 +105,7 @@ func (i *Interrupts) Also(more ...os.Signal) {
 		return
 	}
 	more = slices.DeleteFunc(more, func(s os.Signal) bool { return slices.Contains(i.ignored, s) })
-	if len(more) > 0 { // without signals, Notify would take all
+	if len(more) > 0 && i.signals != nil { // without signals, Notify would take all; a test has no channel
 		signal.Notify(i.signals, more...)
 	}
 }

@@ -437,6 +437,42 @@ func TestASignalWhilePodsComeUpRemovesThem(t *testing.T) {
 	}
 }
 
+func TestOnlyASecondSignalASecondLaterLeavesPodsAndNamesThem(t *testing.T) {
+	b := newRunBench(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	p, _, _ := b.prog()
+	errs := &daemontest.SyncBuffer{}
+	p.Stderr = errs
+	var mu sync.Mutex
+	now, taken := time.Unix(1_700_000_000, 0), []bool{}
+	i := &program.Interrupts{Stop: cancel, Now: func() time.Time { return now }}
+	p.Signals = i
+	b.fail = func(_ manifests.Key, a runner.Action) error {
+		mu.Lock()
+		defer mu.Unlock()
+		if a.Kind == runner.StartContainer && len(taken) == 0 {
+			taken = append(taken, i.Take(syscall.SIGTERM))
+			now = now.Add(5 * time.Millisecond)
+			taken = append(taken, i.Take(syscall.SIGTERM))
+			now = now.Add(2 * time.Second)
+			taken = append(taken, i.Take(syscall.SIGTERM))
+		}
+		return nil
+	}
+	code := commands(ctx, p, []string{"up", "--config", b.Path("config.yaml"), "-f", b.file("web.yaml", daemontest.PodYAML("web", runtimetest.ScriptServe))})
+	if want := []bool{false, false, true}; code != 143 || !slices.Equal(taken, want) {
+		t.Errorf("code %d; ends at once: %v, want %v", code, taken, want)
+	}
+	if want := "monopod: interrupted again; run 0 is left with its pods (default/web): `monopod cleanup` removes it\n"; strings.Count(errs.String(), want) != 1 {
+		t.Errorf("no %q in\n%s", want, errs.String())
+	}
+	b.nothingLeft()
+	now = now.Add(2 * time.Second)
+	if !i.Take(syscall.SIGTERM) || strings.Count(errs.String(), "is left") != 1 {
+		t.Errorf("nothing is left after the removal:\n%s", errs.String())
+	}
+}
+
 func TestWhatOnceLeavesIsLookedAfterAndDownRemovesIt(t *testing.T) {
 	b := newRunBench(t)
 	settings := "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: c}\ndata: {a: b}\n---\napiVersion: v1\nkind: Secret\nmetadata: {name: s}\nstringData: {a: b}\n---\n"

@@ -22,7 +22,7 @@ func (p Commands) RunCommand() *cobra.Command {
 		Use:   "run",
 		Short: "Run the daemon; pods outlive it",
 		Long: "Runs the pods of the configured manifests. Must be root. SIGTERM and SIGINT stop the daemon and leave all pods running; the next start takes them " +
-			"over. A second signal ends it at once. Only one instance runs per rootDirectory and stateDirectory.",
+			"over. A second signal, a second or more later, ends it at once. Only one instance runs per rootDirectory and stateDirectory.",
 		Example: "monopod run\nmonopod run --config=/etc/monopod/config.yaml\nmonopod run --static-pod-path=manifests --pod-cidr=10.20.0.0/24",
 		Args:    program.NoArgs,
 	}

@@ -1,6 +1,7 @@
 package run
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,6 +9,8 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -114,7 +117,24 @@ func (p Commands) newStage(ctx context.Context, s *Slot, cfg *config.Loaded, c *
 	}
 	ctx, g.stop = context.WithCancel(context.WithoutCancel(ctx))
 	go func() { g.ended <- g.daemon.Run(ctx) }()
+	p.Signals.AtEnd(g.left)
 	return g, nil
+}
+
+// left prints what a run leaves whose process ends at once, and how to remove that.
+func (g *stage) left() {
+	remove := "monopod cleanup"
+	if g.slot.Kept() {
+		remove = fmt.Sprintf("monopod down %d", g.slot.number)
+	}
+	pods, _ := g.daemon.State.Pods() // the error is why not all of them can be seen
+	names := make([]string, 0, len(pods))
+	for _, v := range pods {
+		names = append(names, v.Pod.Namespace+"/"+v.Pod.Name)
+	}
+	slices.Sort(names)
+	text := cmp.Or(strings.Join(names, ", "), "none is known")
+	g.p.Errs().Printf("monopod: interrupted again; run %d is left with its pods (%s): `%s` removes it\n", g.slot.number, text, remove)
 }
 
 // allow extends the time for removal to the grace period of a pod.
@@ -222,6 +242,7 @@ func (g *stage) remove(ctx context.Context) error {
 	if err == nil {
 		err = g.slot.clear()
 	}
+	g.p.Signals.AtEnd(nil)
 	if err != nil {
 		return fmt.Errorf("remove run %d (see %s; `monopod cleanup` retries): %w", g.slot.number, g.log.Name(), err)
 	}

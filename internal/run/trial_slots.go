@@ -117,6 +117,7 @@ func (g *stage) keep(ctx context.Context) error {
 	}
 	err = errors.Join(g.end(), g.log.Close())
 	g.slot.Release()
+	defer g.p.Signals.AtEnd(nil)
 	if err := errors.Join(err, g.p.Machine.Runs.Keep(ctx, g.cfg, filepath.Join(g.slot.Root, runFile))); err != nil {
 		return fmt.Errorf("keep run %d (see %s; `monopod down %d` removes it): %w", g.slot.number, g.log.Name(), g.slot.number, err)
 	}
