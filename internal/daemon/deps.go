@@ -27,6 +27,8 @@ type Deps struct {
 	Cgroup budget.Cgroup
 	// Lock is the held lock file. If it is set, the daemon ends when another agent wants the lock.
 	Lock *lockfile.Lock
+	// Copies maps manifests that are copies to the places where their author wrote them, as file:line.
+	Copies map[string]string
 }
 
 // Machine is what a daemon reads of the machine besides files. Tests replace it.

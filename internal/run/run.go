@@ -6,6 +6,7 @@ package run
 import (
 	"context"
 	"errors"
+	"path/filepath"
 
 	"github.com/spf13/cobra"
 
@@ -13,6 +14,7 @@ import (
 	"monopod/internal/daemon"
 	"monopod/internal/program"
 	"monopod/internal/run/hostports"
+	"monopod/internal/run/kept"
 	"monopod/node/systemd"
 )
 
@@ -60,7 +62,7 @@ func (p Commands) serve(ctx context.Context, cfg *config.Loaded) error {
 	if lock != nil {
 		defer func() { _ = lock.Close() }() // after all else
 	}
-	deps := daemon.Deps{Log: log, Machine: p.Machine, Host: p.Host, Manager: manager, Cgroup: place}
+	deps := daemon.Deps{Log: log, Machine: p.Machine, Host: p.Host, Manager: manager, Cgroup: place, Copies: kept.Copies(filepath.Join(cfg.RootDirectory, KeptFile), log)}
 	if cfg.ExitOnLockContention {
 		deps.Lock = lock
 	}

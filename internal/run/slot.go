@@ -32,7 +32,7 @@ const (
 	maxRuns = 256
 	// runFile is the configuration of the run.
 	runFile = "run.yaml"
-	// KeptFile marks a run whose pods `once` has kept: only `down` may remove it.
+	// KeptFile marks a run whose pods `once` has kept: only `down` may remove it. It has the places of their manifests.
 	KeptFile = "kept"
 	// kubeconfigFile is the kubeconfig for the command of `up --api`.
 	kubeconfigFile = "kubeconfig"

@@ -21,9 +21,9 @@ import (
 	"monopod/internal/daemon"
 	"monopod/internal/dirlock"
 	"monopod/internal/run/hostports"
+	"monopod/internal/run/kept"
 	"monopod/manifests"
 	"monopod/node/localclient"
-	"monopod/watcher"
 )
 
 // keeperPatience bounds how long the daemon of kept pods takes to answer.
@@ -108,11 +108,15 @@ func (p Commands) DropRuns(ctx context.Context, cfg *config.Loaded) error {
 
 // keep ends the run but keeps its pods, and starts a daemon for them.
 func (g *stage) keep(ctx context.Context) error {
-	documents, err := documents(g.set)
+	documents, err := kept.Documents(g.set)
+	places := map[string]string{}
 	for i, d := range documents {
-		err = errors.Join(err, g.slot.writeFile(filepath.Join("manifests", fmt.Sprintf("%04d.json", i)), d))
+		name := filepath.Join("manifests", fmt.Sprintf("%04d.json", i))
+		places[filepath.Join(g.slot.Root, name)] = d.Place
+		err = errors.Join(err, g.slot.writeFile(name, d.Text))
 	}
-	if err = errors.Join(err, g.slot.writeFile(KeptFile, nil)); err != nil {
+	mark, bad := json.Marshal(places)
+	if err = errors.Join(err, bad, g.slot.writeFile(KeptFile, mark)); err != nil {
 		return fmt.Errorf("keep run %d: %w", g.slot.number, err)
 	}
 	err = errors.Join(g.end(), g.log.Close())
@@ -122,23 +126,6 @@ func (g *stage) keep(ctx context.Context) error {
 		return fmt.Errorf("keep run %d (see %s; `monopod down %d` removes it): %w", g.slot.number, g.log.Name(), g.slot.number, err)
 	}
 	return nil
-}
-
-// documents returns the content of a set as manifests, one for each object.
-func documents(set watcher.Set) ([][]byte, error) {
-	var all [][]byte
-	var errs []error
-	add := func(v any) {
-		b, err := json.Marshal(v)
-		all, errs = append(all, b), append(errs, err)
-	}
-	for _, o := range slices.Concat(set.Objects, set.Workloads) {
-		add(o.Object)
-	}
-	for _, p := range set.Pods {
-		add(p.Object)
-	}
-	return all, errors.Join(errs...)
 }
 
 // KeepRun starts `monopod run` beside this process and returns when it answers.

@@ -5,6 +5,7 @@ package diagnose
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"maps"
 	"regexp"
@@ -47,6 +48,8 @@ type Explainer struct {
 	Unmirrored *state.Unmirrored
 	// Unfit returns the pods bound to this node by an API server that cannot run here; nil: there is no API server.
 	Unfit func() []why.Unfit
+	// Copies maps files that are copies to the places where their author wrote them, as file:line.
+	Copies map[string]string
 }
 
 // Why implements node.Whys.
@@ -70,7 +73,7 @@ func (e *Explainer) facts(ctx context.Context, namespace, name string) (why.Fact
 		if name == "" && namespace != "" && s.Pod.Namespace != namespace {
 			continue
 		}
-		p := reported(s)
+		p := e.reported(s)
 		if name == "" || offline.MayMean(s.Pod, namespace, name) {
 			e.look(ctx, &p, s, k.Statuses)
 		}
@@ -82,7 +85,7 @@ func (e *Explainer) facts(ctx context.Context, namespace, name string) (why.Fact
 		}
 	}
 	f.Inputs = inputFacts(k.Desired.Inputs)
-	f.Objects = objectFacts(slices.Concat(k.Desired.Objects, k.Desired.Workloads))
+	f.Objects = e.objectFacts(slices.Concat(k.Desired.Objects, k.Desired.Workloads))
 	f.Named = offline.NamesInRefused(f.Inputs)
 	if e.Unfit != nil {
 		f.Unfit = e.Unfit()
@@ -90,9 +93,14 @@ func (e *Explainer) facts(ctx context.Context, namespace, name string) (why.Fact
 	return f, err
 }
 
+// place returns where the author of a document edits it.
+func (e *Explainer) place(o manifests.Origin) string {
+	return cmp.Or(e.Copies[o.File], verdict.Place(o))
+}
+
 // reported returns what the pool reports about a pod.
-func reported(s *podstatus.Status) why.Pod {
-	p := why.Pod{Object: s.Pod, Where: verdict.Place(s.Origin), NextTry: s.NextTry, Refused: s.Refused, Trouble: s.Trouble, Doing: s.Doing}
+func (e *Explainer) reported(s *podstatus.Status) why.Pod {
+	p := why.Pod{Object: s.Pod, Where: e.place(s.Origin), NextTry: s.NextTry, Refused: s.Refused, Trouble: s.Trouble, Doing: s.Doing}
 	p.Trouble.Text = s.Why
 	for name, by := range s.EndedBy {
 		if p.EndedBy == nil {
@@ -262,10 +270,10 @@ func inputFacts(reports []model.Input) []model.Input {
 	return slices.DeleteFunc(slices.Clone(reports), state.IsOwnDirectory)
 }
 
-func objectFacts(objects []*manifests.Object) []why.Object {
+func (e *Explainer) objectFacts(objects []*manifests.Object) []why.Object {
 	var all []why.Object
 	for _, o := range objects {
-		w := why.Object{Kind: o.Kind, Namespace: o.Object.GetNamespace(), Name: o.Object.GetName(), Where: verdict.Place(o.Origin)}
+		w := why.Object{Kind: o.Kind, Namespace: o.Object.GetNamespace(), Name: o.Object.GetName(), Where: e.place(o.Origin)}
 		switch c := o.Object.(type) {
 		case *corev1.ConfigMap:
 			w.Keys = slices.Concat(slices.Collect(maps.Keys(c.Data)), slices.Collect(maps.Keys(c.BinaryData)))

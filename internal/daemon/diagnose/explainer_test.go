@@ -158,11 +158,20 @@ func TestWhatAPodReportsBecomesFacts(t *testing.T) {
 		Pod: runtimetest.NewPod("web").Object, Origin: manifests.Origin{File: "/m/web.yaml", Line: 3}, NextTry: at, Why: "it crashed",
 		Trouble: model.Trouble{Kind: model.TroubleExited, Container: "c"}, EndedBy: map[string]runner.EndedBy{"c": runner.EndedByAgent},
 	}
-	p := reported(&s)
+	e := &Explainer{}
+	p := e.reported(&s)
 	if p.Where != "/m/web.yaml:3" || !p.NextTry.Equal(at) || p.Trouble.Text != "it crashed" || p.Trouble.Kind != model.TroubleExited || p.EndedBy["c"] != string(runner.EndedByAgent) {
 		t.Errorf("%+v", p)
 	}
-	if p := reported(&podstatus.Status{Pod: s.Pod}); p.EndedBy != nil || p.Trouble.Kind != model.NoTrouble {
+	if p := e.reported(&podstatus.Status{Pod: s.Pod}); p.EndedBy != nil || p.Trouble.Kind != model.NoTrouble {
 		t.Errorf("of nothing: %+v", p)
+	}
+	e.Copies = map[string]string{"/m/web.yaml": "/home/me/pods.yaml:12"}
+	if p := e.reported(&s); p.Where != "/home/me/pods.yaml:12" {
+		t.Errorf("a copy is named instead of the author's file: %s", p.Where)
+	}
+	s.Origin.File = "/m/other.yaml"
+	if p := e.reported(&s); p.Where != "/m/other.yaml:3" {
+		t.Errorf("no copy: %s", p.Where)
 	}
 }
