@@ -116,8 +116,8 @@ func (p Commands) newStage(ctx context.Context, s *Slot, cfg *config.Loaded, c *
 		return nil, err
 	}
 	ctx, g.stop = context.WithCancel(context.WithoutCancel(ctx))
-	go func() { g.ended <- g.daemon.Run(ctx) }()
 	p.Signals.AtEnd(g.left)
+	go func() { g.ended <- g.daemon.Run(ctx) }()
 	return g, nil
 }
 
