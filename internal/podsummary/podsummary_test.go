@@ -3,6 +3,7 @@ package podsummary_test
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strconv"
 	"testing"
 	"time"
@@ -75,11 +76,10 @@ func kubectl(pod *corev1.Pod) (ready, status, restarted string) {
 		initializing = true
 		break
 	}
-	if !initializing || conditionIsTrue(pod, corev1.PodInitialized) {
+	if !initializing || conditionIsTrue(pod, corev1.PodInitialized) { //nolint:nestif // as kubectl has it
 		restarts, lastRestartDate = restartableInitContainerRestarts, lastRestartableInitContainerRestartDate
 		hasRunning, errorReason := false, ""
-		for i := len(pod.Status.ContainerStatuses) - 1; i >= 0; i-- {
-			container := pod.Status.ContainerStatuses[i]
+		for _, container := range slices.Backward(pod.Status.ContainerStatuses) {
 			restarts += int(container.RestartCount)
 			if container.LastTerminationState.Terminated != nil {
 				terminatedDate := container.LastTerminationState.Terminated.FinishedAt

@@ -46,7 +46,7 @@ func devices(links []netlink.Link, addrs []netlink.Addr) []device {
 	}
 	held := map[int][]netip.Prefix{}
 	for _, a := range addrs {
-		if p, ok := link.Prefix(a.IPNet); ok && !(ours[a.LinkIndex] && advertised(a)) {
+		if p, ok := link.Prefix(a.IPNet); ok && (!ours[a.LinkIndex] || !advertised(a)) {
 			held[a.LinkIndex] = append(held[a.LinkIndex], p)
 		}
 	}
