@@ -91,7 +91,7 @@ func takenAt(dir string) (int64, error) {
 	if err := unix.Statfs(dir, &st); err != nil {
 		return 0, &fs.PathError{Op: "statfs", Path: dir, Err: err}
 	}
-	return int64(st.Blocks-st.Bfree)*st.Bsize + int64(st.Files-st.Ffree)*inodeCost, nil
+	return int64((st.Blocks-st.Bfree)*uint64(st.Bsize)) + int64(st.Files-st.Ffree)*inodeCost, nil
 }
 
 // admit reports why content must not be written that needs so much, in place of what takes was. It must be called with room locked, which
