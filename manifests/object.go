@@ -9,6 +9,8 @@ import (
 	nodev1 "k8s.io/api/node/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"monopod/manifests/spaces"
 )
 
 // Content is everything that one input holds.
@@ -85,12 +87,21 @@ type Objects struct {
 	// byDefault is the PriorityClass of pods that name none; it is found on first use.
 	byDefault           *schedulingv1.PriorityClass
 	findDefaultPriority sync.Once
+	// spaces are the boundaries between sources; whole is the set that this one is a view of, nil if it is none.
+	spaces *Spaces
+	whole  *Objects
+	// views by space are made on first use; viewing guards them.
+	viewing sync.Mutex
+	views   map[spaces.Space]*Objects
 }
 
-// NewObjects makes a set; of two with one identity the first counts.
-func NewObjects(list []*Object) *Objects {
-	o := &Objects{byID: make(map[ObjectID]*Object, len(list))}
-	for _, obj := range list {
+// NewObjects makes a set without boundaries; of two with one identity the first counts.
+func NewObjects(list []*Object) *Objects { return NewObjectsIn(nil, list) }
+
+// NewObjectsIn makes a set with boundaries: of two with one identity that of the local space counts, else the first.
+func NewObjectsIn(within *Spaces, list []*Object) *Objects {
+	o := &Objects{byID: make(map[ObjectID]*Object, len(list)), spaces: within}
+	for _, obj := range localFirst(within, list) {
 		if _, twice := o.byID[obj.ID()]; !twice {
 			o.byID[obj.ID()] = obj
 			o.inOrder = append(o.inOrder, obj)

@@ -13,6 +13,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"monopod/manifests/spaces"
 )
 
 // Key identifies a pod on this machine: one namespace/name pair runs at most once.
@@ -43,7 +45,7 @@ type Origin struct {
 }
 
 // SourceAPIServer is the name of the source of pods that an API server has bound to this node.
-const SourceAPIServer = "apiserver"
+const SourceAPIServer = spaces.APIServer
 
 // Bound reports whether an API server has bound the pod to this node: its controllers replace it when it has ended.
 func (o Origin) Bound() bool { return o.Source == SourceAPIServer }

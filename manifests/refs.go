@@ -1,6 +1,7 @@
 package manifests
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 
@@ -27,6 +28,28 @@ type Refs struct {
 	RuntimeClass *nodev1.RuntimeClass
 	// PriorityClass is the one that spec.priorityClassName names, or the default of pods that have neither class nor priority.
 	PriorityClass *schedulingv1.PriorityClass
+	// Hidden has the sources of objects that the pod refers to and must not see, HiddenStorage those of PersistentVolumes and their Secrets.
+	Hidden, HiddenStorage map[ObjectID]string
+	// Foreign is the storage for Claims of other spaces, which are bound to what these have.
+	Foreign map[string]*Refs
+	// Reader is the source of the pod, or of the claim.
+	Reader string
+}
+
+// Storage returns the storage that a claim of the pod can be bound to.
+func (r *Refs) Storage(claim string) *Refs {
+	if r == nil || r.Foreign[claim] == nil {
+		return r
+	}
+	return r.Foreign[claim]
+}
+
+// Owner returns the source of an object that exists but is hidden from the pod; empty: there is none.
+func (r *Refs) Owner(id ObjectID) string {
+	if r == nil {
+		return ""
+	}
+	return cmp.Or(r.Hidden[id], r.HiddenStorage[id])
 }
 
 // ConfigMap returns a ConfigMap of the pod's namespace, nil when there is none.
@@ -54,28 +77,32 @@ func (r *Refs) Same(o *Refs) bool {
 		return r == o
 	}
 	return maps.Equal(r.ConfigMaps, o.ConfigMaps) && maps.Equal(r.Secrets, o.Secrets) && maps.Equal(r.Claims, o.Claims) &&
-		slices.Equal(r.Volumes, o.Volumes) && slices.Equal(r.Classes, o.Classes) && maps.Equal(r.Named, o.Named) && maps.Equal(r.VolumeSecrets, o.VolumeSecrets) && r.RuntimeClass == o.RuntimeClass && r.PriorityClass == o.PriorityClass
+		slices.Equal(r.Volumes, o.Volumes) && slices.Equal(r.Classes, o.Classes) && maps.Equal(r.Named, o.Named) && maps.Equal(r.VolumeSecrets, o.VolumeSecrets) && r.RuntimeClass == o.RuntimeClass && r.PriorityClass == o.PriorityClass &&
+		maps.Equal(r.Hidden, o.Hidden) && maps.Equal(r.HiddenStorage, o.HiddenStorage) && maps.EqualFunc(r.Foreign, o.Foreign, (*Refs).Same)
 }
 
-// Resolve returns what a pod refers to, nil when it refers to nothing.
-func Resolve(pod *corev1.Pod, objects *Objects) *Refs {
+// Resolve returns what a pod of a source refers to and may see, nil when it refers to nothing.
+func Resolve(pod *corev1.Pod, source string, all *Objects) *Refs {
+	objects := all.View(source)
 	names, priority := ReferredNames(pod), priorityClassOf(pod, objects)
+	hidden := names.hidden(pod, objects)
 	switch {
-	case names.empty() && priority == nil:
+	case names.empty() && priority == nil && hidden == nil:
 		return nil
 	case names.empty():
-		return &Refs{PriorityClass: priority}
+		return &Refs{PriorityClass: priority, Hidden: hidden, Reader: source}
 	}
 	refs := &Refs{
-		PriorityClass: priority,
-		ConfigMaps:    pick(names.configMaps, func(n string) *corev1.ConfigMap { return objects.ConfigMap(pod.Namespace, n) }),
-		Secrets:       pick(names.Secrets, func(n string) *corev1.Secret { return objects.Secret(pod.Namespace, n) }),
+		PriorityClass: priority, Hidden: hidden, Reader: source,
+		ConfigMaps: pick(names.configMaps, func(n string) *corev1.ConfigMap { return objects.ConfigMap(pod.Namespace, n) }),
+		Secrets:    pick(names.Secrets, func(n string) *corev1.Secret { return objects.Secret(pod.Namespace, n) }),
 		Claims: pick(names.Claims, func(n string) *corev1.PersistentVolumeClaim {
 			return objects.PersistentVolumeClaim(pod.Namespace, n)
 		}),
 	}
 	if len(names.Claims) > 0 {
 		refs.storage(objects)
+		refs.foreign(objects)
 	}
 	if names.runtimeClass != "" {
 		refs.RuntimeClass = objects.RuntimeClass(names.runtimeClass)
@@ -83,11 +110,48 @@ func Resolve(pod *corev1.Pod, objects *Objects) *Refs {
 	return refs
 }
 
-// StorageRefs are the references of a claim alone.
-func StorageRefs(objects *Objects) *Refs {
-	r := &Refs{}
-	r.storage(objects)
+// hidden returns the sources of the objects that a pod names and that a view hides.
+func (r *referred) hidden(pod *corev1.Pod, view *Objects) map[ObjectID]string {
+	var found map[ObjectID]string
+	look := func(kind, namespace string, names ...string) {
+		for _, name := range names {
+			id := ObjectID{Kind: kind, Namespace: namespace, Name: name}
+			if owner := view.hiddenOwner(id); owner != "" {
+				if found == nil {
+					found = map[ObjectID]string{}
+				}
+				found[id] = owner
+			}
+		}
+	}
+	look("ConfigMap", pod.Namespace, r.configMaps...)
+	look("Secret", pod.Namespace, r.Secrets...)
+	look("PersistentVolumeClaim", pod.Namespace, r.Claims...)
+	look("RuntimeClass", "", r.runtimeClass)
+	look("PriorityClass", "", pod.Spec.PriorityClassName)
+	return found
+}
+
+// StorageRefs are the references of a claim of a source alone.
+func StorageRefs(all *Objects, source string) *Refs {
+	r := &Refs{Reader: source}
+	r.storage(all.View(source))
 	return r
+}
+
+// foreign adds the storage for claims of other spaces.
+func (r *Refs) foreign(objects *Objects) {
+	if objects == nil || objects.spaces == nil {
+		return
+	}
+	for name, c := range r.Claims {
+		if o := objects.Get(ObjectID{Kind: "PersistentVolumeClaim", Namespace: c.Namespace, Name: name}); !objects.sameSpace(r.Reader, o) {
+			if r.Foreign == nil {
+				r.Foreign = map[string]*Refs{}
+			}
+			r.Foreign[name] = StorageRefs(objects.root(), o.Origin.Source)
+		}
+	}
 }
 
 // storage adds all that claims can be bound to, and by what. All pods share it: there may be as many claims as pods.
@@ -98,7 +162,7 @@ func (r *Refs) storage(objects *Objects) {
 	}
 	objects.findStorage.Do(func() { objects.storage.find(objects) })
 	all := &objects.storage
-	r.Volumes, r.VolumeSecrets, r.Classes, r.Named = all.Volumes, all.VolumeSecrets, all.Classes, all.Named
+	r.Volumes, r.VolumeSecrets, r.Classes, r.Named, r.HiddenStorage = all.Volumes, all.VolumeSecrets, all.Classes, all.Named, all.HiddenStorage
 }
 
 // find fills in what storage adds.
@@ -114,6 +178,9 @@ func (r *Refs) find(objects *Objects) {
 			r.Classes = append(r.Classes, s)
 		}
 	}
+	for _, o := range objects.root().OfKind("PersistentVolume") {
+		r.hide(o.ID(), objects)
+	}
 	r.Named = map[string]string{}
 	for _, o := range objects.OfKind("PersistentVolumeClaim") {
 		c, ok := o.Object.(*corev1.PersistentVolumeClaim)
@@ -121,6 +188,18 @@ func (r *Refs) find(objects *Objects) {
 			r.Named[c.Spec.VolumeName] = c.Namespace + "/" + c.Name
 		}
 	}
+}
+
+// hide adds the source of an object to HiddenStorage if the view hides it.
+func (r *Refs) hide(id ObjectID, view *Objects) {
+	owner := view.hiddenOwner(id)
+	if owner == "" {
+		return
+	}
+	if r.HiddenStorage == nil {
+		r.HiddenStorage = map[ObjectID]string{}
+	}
+	r.HiddenStorage[id] = owner
 }
 
 // volumeSecret adds the login of a volume.
@@ -134,13 +213,15 @@ func (r *Refs) volumeSecret(v *corev1.PersistentVolume, objects *Objects) {
 			r.VolumeSecrets = map[string]*corev1.Secret{}
 		}
 		r.VolumeSecrets[ref.Namespace+"/"+ref.Name] = s
+		return
 	}
+	r.hide(ObjectID{Kind: "Secret", Namespace: ref.Namespace, Name: ref.Name}, objects)
 }
 
 // WithRefs returns the pod with the content of its references. It returns was if that is the same pod with the same content, and pod itself
 // if it has no references: pointers show whether anything changed.
 func WithRefs(pod, was *Pod, objects *Objects) *Pod {
-	refs := Resolve(pod.Object, objects)
+	refs := Resolve(pod.Object, pod.Origin.Source, objects)
 	switch {
 	case refs.Same(pod.Refs):
 		return pod

@@ -51,7 +51,7 @@ func TestReferredNames(t *testing.T) {
 
 func TestResolveFindsWhatExistsInTheNamespaceOfThePod(t *testing.T) {
 	objects := manifests.NewObjects(objectsOf(t, readerObjects))
-	refs := manifests.Resolve(manifesttest.Pod(t, reader), objects)
+	refs := manifests.Resolve(manifesttest.Pod(t, reader), "", objects)
 	if len(refs.ConfigMaps) != 1 || refs.ConfigMap("a") == nil || refs.ConfigMap("d") != nil {
 		t.Errorf("ConfigMaps %v", refs.ConfigMaps)
 	}
@@ -63,7 +63,7 @@ func TestResolveFindsWhatExistsInTheNamespaceOfThePod(t *testing.T) {
 		t.Error("nil references hold something")
 	}
 	plain := manifesttest.Pod(t, "apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec: {containers: [{name: c, image: i}]}\n")
-	if got := manifests.Resolve(plain, objects); got != nil {
+	if got := manifests.Resolve(plain, "", objects); got != nil {
 		t.Errorf("a pod without references has %+v", got)
 	}
 }

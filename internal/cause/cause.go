@@ -18,6 +18,9 @@ type Cause struct {
 	Pod string `json:"pod,omitempty"`
 	// Object is the object that the pod refers to: a ConfigMap, Secret or claim, or a profile of this machine.
 	Object Object `json:"object,omitzero"`
+	// Owner is the source of Object, Reader the source of the pod.
+	Owner  string `json:"owner,omitempty"`
+	Reader string `json:"reader,omitempty"`
 	// Key is the missing key of Object.
 	Key string `json:"key,omitempty"`
 	// Path is a file or directory of this machine.

@@ -54,6 +54,8 @@ const (
 	MissingSecret    Kind = "MissingSecret"
 	MissingKey       Kind = "MissingKey"
 	MissingClaim     Kind = "MissingClaim"
+	// NotShared has the Object that exists in the source Owner, and the source Reader whose pods must not see it.
+	NotShared Kind = "NotShared"
 	// ClaimUnbound may have the Fault Unmountable.
 	ClaimUnbound Kind = "ClaimUnbound"
 	// HostPath has Path, and as Expected the type that Path does not have.

@@ -114,8 +114,17 @@ func TestEachMistakeIsNamedWithAWayOut(t *testing.T) {
 		"a line break in a header": {func(c *Config) {
 			c.StaticPodURL, c.StaticPodURLHeader = "https://h/", map[string][]string{"X-A": {"b\r\nX-C: d"}}
 		}, "staticPodURLHeader: a value of X-A has a line break"},
-		"a source in the order twice":      {func(c *Config) { c.SourceOrder = []string{"http", "http"} }, `sourceOrder: "http" is listed twice`},
-		"a source that is not there":       {func(c *Config) { c.SourceOrder = []string{"appliedd"} }, `sourceOrder: "appliedd" is none of file, http, applied; did you mean applied?`},
+		"a source in the order twice": {func(c *Config) { c.SourceOrder = []string{"http", "http"} }, `sourceOrder: "http" is listed twice`},
+		"a source that is not there":  {func(c *Config) { c.SourceOrder = []string{"appliedd"} }, `sourceOrder: "appliedd" is none of file, http, applied; did you mean applied?`},
+		"sharing with a source that is not there": {
+			func(c *Config) { c.Sharing = map[string][]string{"flet": {"applied/shop"}} }, `sharing: "flet" is none of file, http, applied; did you mean file?`,
+		},
+		"sharing of a source that is not there": {
+			func(c *Config) { c.Sharing = map[string][]string{"http": {"applied/shop", "applie"}} }, `sharing: "applie" is none of file, http, applied; did you mean applied?`,
+		},
+		"sharing of what is no namespace": {
+			func(c *Config) { c.Sharing = map[string][]string{"http": {"applied/"}} }, `sharing: "applied/": "" is not a namespace; write source or source/namespace`,
+		},
 		"no root directory":                {func(c *Config) { c.RootDirectory = "" }, `rootDirectory: "" is not a directory of monopod's own`},
 		"the whole disk for networks":      {func(c *Config) { c.CNIConfDir = "/" }, `cniConfDir: "/" is not a directory of monopod's own`},
 		"an empty directory of images":     {func(c *Config) { c.PreloadDirectories = []string{"/a", ""} }, "preloadDirectories: has an empty path"},

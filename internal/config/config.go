@@ -39,6 +39,7 @@ type Config struct {
 	StaticPodURLHeader       map[string][]string `koanf:"staticPodURLHeader"`
 	RemoteSources            []RemoteSource      `koanf:"sources"`
 	SourceOrder              []string            `koanf:"sourceOrder"`
+	Sharing                  map[string][]string `koanf:"sharing"`
 	FileCheckFrequency       time.Duration       `koanf:"fileCheckFrequency"`
 	HTTPCheckFrequency       time.Duration       `koanf:"httpCheckFrequency"`
 	RootDirectory            string              `koanf:"rootDirectory"`
@@ -213,7 +214,8 @@ func (c *Config) allSources() []string {
 	return all
 }
 
-// SourceNames returns the names of all sources by precedence: those of sourceOrder, then the others.
+// SourceNames returns the names of all sources by precedence: those of the local space first, in each of both groups those of sourceOrder,
+// then the others.
 func (c *Config) SourceNames() []string {
 	order := slices.Clone(c.SourceOrder)
 	for _, name := range c.allSources() {
@@ -221,7 +223,8 @@ func (c *Config) SourceNames() []string {
 			order = append(order, name)
 		}
 	}
-	return order
+	other := func(name string) bool { return !c.isLocal(name) }
+	return append(slices.DeleteFunc(slices.Clone(order), other), slices.DeleteFunc(order, c.isLocal)...)
 }
 
 // Policy returns what pods of a source on this machine may do.

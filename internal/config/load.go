@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"monopod/internal/bundle"
+	"monopod/internal/config/suggest"
 	"monopod/internal/regular"
 )
 
@@ -253,7 +254,7 @@ func (l *configLoader) readEnviron() {
 		}
 		if i := slices.IndexFunc(l.keys, func(k Key) bool { return k.Env() == name }); i >= 0 {
 			l.takeText(lay, l.keys[i], textSetting{text: text, where: name})
-		} else if near := nearest(strings.TrimPrefix(name, EnvPrefix), l.variables()); near != "" {
+		} else if near := suggest.Nearest(strings.TrimPrefix(name, EnvPrefix), l.variables()); near != "" {
 			l.problems = append(l.problems, Problem{Where: "environment", Key: name, Msg: "unknown variable", Hint: "did you mean " + EnvPrefix + near + "?"})
 		} else {
 			l.warnings = append(l.warnings, "environment: "+name+": unknown variable, not used")

@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/pflag"
 
+	"monopod/internal/config/suggest"
 	"monopod/internal/testfiles"
 )
 
@@ -138,7 +139,7 @@ func TestKeysOfAKubeletThatMonopodLacksAreNotTakenForMisspelledOnes(t *testing.T
 			t.Errorf("%s: %s, want %s", path, got, want)
 		}
 	}
-	for former, own := range formerNames() {
+	for former, own := range suggest.FormerNames() {
 		if _, ok := keys[own]; !ok {
 			t.Errorf("%s leads to %s, which is no key", former, own)
 		}
@@ -155,7 +156,7 @@ func TestTheNearestNameIsMeant(t *testing.T) {
 		{"a.lvl", "logging.level port", ""},
 		{"", "aaaa", ""},
 	} {
-		if got := nearest(c.name, strings.Fields(c.known)); got != c.want {
+		if got := suggest.Nearest(c.name, strings.Fields(c.known)); got != c.want {
 			t.Errorf("%q among %s: %q, want %q", c.name, c.known, got, c.want)
 		}
 	}

@@ -67,6 +67,7 @@ func TestPodsStopInTheOrderOfTheirPriority(t *testing.T) {
 func TestSourcesStandInTheOrderThatIsWantedThenInTheirOwn(t *testing.T) {
 	t.Parallel()
 	remote := []RemoteSource{{Name: "fleet"}, {Name: "site"}}
+	limited := []RemoteSource{{Name: "fleet", PodSecurity: "baseline"}, {Name: "site", PodSecurity: "privileged"}}
 	for _, c := range []struct {
 		cfg  Config
 		want string
@@ -75,6 +76,13 @@ func TestSourcesStandInTheOrderThatIsWantedThenInTheirOwn(t *testing.T) {
 		{Config{RemoteSources: remote}, "file http fleet site applied"},
 		{Config{RemoteSources: remote, SourceOrder: []string{"applied", "site"}}, "applied site file http fleet"},
 		{Config{APIServerPods: true, SourceOrder: []string{"http"}}, "http file applied " + SourceAPIServer},
+		// Local sources come first, whatever is configured.
+		{Config{RemoteSources: limited}, "file http site applied fleet"},
+		{Config{RemoteSources: limited, SourceOrder: []string{"fleet", "applied", "file"}}, "applied file http site fleet"},
+		{
+			Config{APIServerPods: true, RemoteSources: limited, StaticPodPathSecurity: "restricted", SourceOrder: []string{SourceAPIServer, "fleet"}},
+			"http site applied " + SourceAPIServer + " fleet file",
+		},
 	} {
 		order := slices.Clone(c.cfg.SourceOrder)
 		if got := strings.Join(c.cfg.SourceNames(), " "); got != c.want {

@@ -37,8 +37,6 @@ func handedElsewhere() map[string]string {
 		"apiServer.names":          "TestTheAPIHasTheNamesOfTheMachineAndOfTheConfiguration",
 		"serviceSubnet":            "TestServicesHaveAddressesOfTheConfiguredRanges",
 		"podSecurity":              "TestEachSourceAllowsWhatItsKeySays",
-		"staticPodPathSecurity":    "TestEachSourceAllowsWhatItsKeySays",
-		"staticPodURLSecurity":     "TestEachSourceAllowsWhatItsKeySays",
 		"staticPodURLCriticalPods": "TestOnlySourcesWithPermissionHaveCriticalPods",
 		"lockFile":                 "TestAnotherAgentGetsTheMachineWithoutPods",
 		"exitOnLockContention":     "TestAnotherAgentGetsTheMachineWithoutPods",

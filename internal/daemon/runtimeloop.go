@@ -15,6 +15,7 @@ import (
 	"monopod/internal/host"
 	"monopod/internal/model"
 	"monopod/internal/pause"
+	"monopod/internal/sharing"
 	"monopod/manifests"
 	"monopod/node/admission"
 	"monopod/node/nodemeta"
@@ -32,20 +33,19 @@ type runtimeLoop struct {
 	deps       containers.Deps
 	connection func(error)
 	observers  []func(pool.Change)
+	hidden     sharing.Warning
 }
 
 func newRuntimeLoop(c *core, m *machineParts) *runtimeLoop {
-	r := &runtimeLoop{core: c, machine: m, log: c.deps.Log, connection: c.events.Connection(c.cfg.ContainerRuntimeEndpoint == "")}
+	r := &runtimeLoop{core: c, machine: m, log: c.deps.Log, connection: c.events.Connection(c.cfg.ContainerRuntimeEndpoint == ""), hidden: sharing.Warning{Log: c.deps.Log, Sharing: c.cfg.Sharing}}
 	r.deps = containers.Deps{
 		Log: c.deps.Log, Events: c.events, Connection: r.connection, PodsLimits: m.podsLimits, ShimCgroups: c.deps.Cgroup.Shims,
-		Checked: c.memory.Checked,
+		Checked: c.memory.Checked, Services: c.services.Variables, API: c.forPods.Access,
 	}
-	r.deps.Services, r.deps.API = c.services.Variables, c.forPods.Access
 	if c.names != nil {
 		r.deps.NameServers = c.names.addresses
 	}
-	r.observers = append(r.observers, m.observers...)
-	r.observers = append(r.observers, func(pool.Change) { c.memory.PodChanged() }, c.starts.Observe, c.traces.Observe, m.link.Observe)
+	r.observers = append(append(r.observers, m.observers...), func(pool.Change) { c.memory.PodChanged() }, c.starts.Observe, c.traces.Observe, m.link.Observe)
 	return r
 }
 
@@ -127,9 +127,10 @@ func (r *runtimeLoop) poolConfig(rt containers.Runtime) pool.Config {
 	return pool.Config{
 		Log: r.log, NodeName: cfg.NodeName, NodeIPs: containers.NodeIPs(machine.Addresses, r.log), MaxConcurrent: cfg.MaxConcurrentStarts, MaxPods: cfg.MaxPods,
 		Room: r.machine.room(), NodeLabels: r.machine.labels.Labels(nodemeta.Metadata{}), Platform: host.Platform(),
-		Now: machine.Now, Events: r.events, Gone: r.machine.link.PodGone,
+		Now: machine.Now, Spaces: cfg.Spaces(), Events: r.events, Gone: r.machine.link.PodGone,
 		Follow: func(d model.Desired, objects *manifests.Objects) {
 			r.memory.Expect(len(d.Pods))
+			r.hidden.Follow(d, objects)
 			rt.FollowObjects(objects, d.Removable)
 		},
 		Options: plan.Options{MaxBackOff: cfg.CrashLoopBackOff.MaxContainerRestartPeriod, Parallel: 2 * runtime.NumCPU()},

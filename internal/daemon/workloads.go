@@ -51,6 +51,7 @@ func followWorkloads(ctx context.Context, c *core, pool *pool.Pool) {
 	if err != nil {
 		c.deps.Log.Error("read the state of workloads", "err", err)
 	}
+	x.Spaces = c.cfg.Spaces()
 	_, claims := c.state.Workloads.Expanded() // those of before containerd was restarted
 	c.state.Workloads.SetExpanded(x.State(), claims)
 	if !x.Idle() {

@@ -185,6 +185,7 @@ func allowed() map[string][]string {
 		"monopod/node/why":                   {"monopod/manifests", "monopod/internal"},
 		"monopod/internal/model":             {"monopod/manifests", "monopod/internal/cause"},
 		"monopod/internal/trial":             {"monopod/manifests", "monopod/internal/cause"},
+		"monopod/internal/sharing":           {"monopod/manifests", "monopod/internal/cause", "monopod/internal/model"},
 		"monopod/fixture":                    {},
 		"monopod/internal":                   {"monopod/internal"},
 		"monopod/internal/verdict":           {"monopod/manifests", "monopod/manifests/warn", "monopod/watcher", "monopod/runner/admit", "monopod/runner/workload", "monopod/internal"},

@@ -122,20 +122,20 @@ func Critical(pod *corev1.Pod) []Precedence {
 
 // AccessIn returns the API access of pods of a namespace; empty if none.
 func (p Policy) AccessIn(namespace string) string {
-	if p.privileged() {
+	if p.Privileged() {
 		return p.NamespaceAccess[namespace]
 	}
 	return ""
 }
 
-// privileged reports whether pods need not meet a Pod Security Standard.
-func (p Policy) privileged() bool {
+// Privileged reports whether pods need not meet a Pod Security Standard.
+func (p Policy) Privileged() bool {
 	return p.PodSecurity == "" || p.PodSecurity == string(api.LevelPrivileged)
 }
 
 // APIAccess refuses pods that use the API of this machine where pods may not be privileged: the API would give them more permissions.
 func (p Policy) APIAccess(path string) []document.Problem {
-	if p.privileged() {
+	if p.Privileged() {
 		return nil
 	}
 	return []document.Problem{{

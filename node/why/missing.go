@@ -9,6 +9,7 @@ import (
 
 	"monopod/internal/cause"
 	"monopod/manifests/explain"
+	"monopod/manifests/spaces"
 )
 
 // missingObject explains that an object of the manifests does not exist, or lacks a key.
@@ -19,6 +20,9 @@ func (m *missingObject) explain() bool {
 	switch c := m.Trouble.Cause; c.Kind {
 	case cause.MissingConfigMap, cause.MissingSecret, cause.MissingClaim:
 		m.object(c.Kind, c.Object.Kind, c.Object.Name)
+	case cause.NotShared:
+		m.cause(c.Kind, m.Trouble.Container, "%s uses %s %s, which source %s defines and source %s must not use", m.user(m.Trouble.Container), c.Object.Kind, c.Object.Name, c.Owner, c.Reader)
+		m.act("if pods of %s may use it, write sharing: {%s: [%s]} into %s and restart monopod", c.Reader, c.Reader, spaces.Entry(c.Owner, c.Object.Namespace), cmp.Or(m.Places.Config, "the configuration"))
 	case cause.MissingKey:
 		m.lacksKey(c.Object.Kind, c.Object.Name, c.Key)
 	case cause.ClaimUnbound:
@@ -57,7 +61,7 @@ func (m *missingObject) object(reason cause.Kind, kind, name string) {
 			advice = "correct " + fileOf(o.Where) + "; `monopod why` lists its errors"
 		}
 	}
-	m.waits(kind)
+	m.next(time.Time{}, "it starts as soon as a source defines the %s", kind)
 	if guess := explain.Nearest(name, same); guess != "" {
 		m.act("did you mean %s? Correct the name in %s", guess, m.place())
 	}
@@ -71,7 +75,7 @@ func (m *missingObject) lacksKey(kind, name, key string) {
 		where = " (" + o.Where + ")"
 	}
 	m.cause(cause.MissingKey, m.Trouble.Container, "%s uses key %s of %s %s, which has no such key%s", m.user(m.Trouble.Container), key, kind, name, where)
-	m.waits(kind)
+	m.next(time.Time{}, "it starts as soon as a source defines the %s", kind)
 	if o == nil {
 		m.act("add the key, or correct its name in %s", m.place())
 		return
@@ -82,15 +86,9 @@ func (m *missingObject) lacksKey(kind, name, key string) {
 	m.act("add the key to %s (existing keys: %s)", o.Where, cmp.Or(strings.Join(slices.Sorted(slices.Values(o.Keys)), ", "), "none"))
 }
 
-func (m *missingObject) waits(kind string) {
-	m.next(time.Time{}, "it starts as soon as a source defines the %s", kind)
-}
-
 func (m *missingObject) find(kind, name string) *Object {
-	for i := range m.Objects {
-		if o := &m.Objects[i]; o.Kind == kind && o.Name == name && o.Namespace == m.Object.Namespace {
-			return o
-		}
+	if i := slices.IndexFunc(m.Objects, func(o Object) bool { return o.Kind == kind && o.Name == name && o.Namespace == m.Object.Namespace }); i >= 0 {
+		return &m.Objects[i]
 	}
 	return nil
 }

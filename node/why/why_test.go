@@ -314,6 +314,8 @@ func TestEachCauseHasItsChain(t *testing.T) {
 		"missing key":                 oneOf(web(failing("CreateContainerConfigError", cause.Cause{Kind: cause.MissingKey, Container: "app", Object: cause.Object{Kind: cause.ConfigMap, Name: "settings"}, Key: "colr"})), objects(near)),
 		"missing secret volume":       oneOf(web(failing("FailedMount", lacks(cause.MissingSecret, "", cause.Secret, "login")))),
 		"missing claim":               oneOf(web(failing("FailedMount", lacks(cause.MissingClaim, "", cause.Claim, "data")))),
+		"secret of another space":     oneOf(web(failing("CreateContainerConfigError", cause.Cause{Kind: cause.NotShared, Container: "app", Object: cause.Object{Kind: cause.Secret, Namespace: "shop", Name: "login"}, Owner: "applied", Reader: "fleet"}))),
+		"class of another space":      oneOf(web(failing("FailedCreatePodSandBox", cause.Cause{Kind: cause.NotShared, Object: cause.Object{Kind: "RuntimeClass", Name: "wasm"}, Owner: "site", Reader: "fleet"}))),
 		"claim without volume":        oneOf(web(failing("FailedMount", cause.Cause{Kind: cause.ClaimUnbound, Detail: `PersistentVolume "disk1", which the claim names, does not exist`}))),
 		"claim of a csi volume":       oneOf(web(failing("FailedMount", cause.Cause{Kind: cause.ClaimUnbound, Fault: cause.Unmountable, Detail: `MountVolume.SetUp failed for volume "v" : PersistentVolume "disk1", which the claim names, does not fit: its type cannot be mounted here; hostPath, local, nfs and iscsi can`}))),
 		"host path":                   oneOf(web(failing("FailedMount", cause.Cause{Kind: cause.HostPath, Path: "/srv/data", Expected: "a directory"}))),

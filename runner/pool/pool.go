@@ -60,6 +60,8 @@ type Config struct {
 	Resync time.Duration
 	// Events records events about the pods; nil disables it.
 	Events runner.Recorder
+	// Spaces are the boundaries between sources; nil means that there are none.
+	Spaces *manifests.Spaces
 	// Follow is called with the desired state and its Objects before it is carried out; nil disables it.
 	Follow func(model.Desired, *manifests.Objects)
 	// Gone is called with the last status of each pod that has been removed, before Pods omits it; nil disables it. It must return quickly and
@@ -210,11 +212,10 @@ func (r report) of(place manifests.Origin) bool {
 func New(rt runner.Runtime, cfg Config) *Pool {
 	cfg = cfg.withDefaults()
 	return &Pool{
-		rt:       rt,
-		starts:   turns.New(cfg.MaxConcurrent),
-		stops:    turns.New(cfg.MaxConcurrent),
-		trigger:  make(chan struct{}, 1),
-		freed:    make(chan struct{}, 1),
+		rt:      rt,
+		starts:  turns.New(cfg.MaxConcurrent),
+		stops:   turns.New(cfg.MaxConcurrent),
+		trigger: make(chan struct{}, 1), freed: make(chan struct{}, 1),
 		lost:     make(chan struct{}, 1),
 		beats:    make(chan struct{}),
 		registry: registry{cfg: cfg, entries: map[manifests.Key]*entry{}, watchers: map[*Subscription]struct{}{}},
@@ -225,7 +226,7 @@ func New(rt runner.Runtime, cfg Config) *Pool {
 func (p *Pool) Update(d model.Desired) {
 	p.mu.Lock()
 	if p.objects == nil || !slices.Equal(p.desired.Objects, d.Objects) {
-		p.objects = manifests.NewObjects(d.Objects)
+		p.objects = manifests.NewObjectsIn(p.cfg.Spaces, d.Objects)
 	}
 	p.desired, p.settled = d, true
 	p.mu.Unlock()

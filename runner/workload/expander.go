@@ -47,6 +47,8 @@ type Expander struct {
 	dropped []saved.RunID
 	// clashes are those of the last expansion.
 	clashes []Clash
+	// Spaces are the boundaries between sources; nil means that there are none.
+	Spaces *manifests.Spaces
 }
 
 type madeKey struct {
@@ -126,7 +128,7 @@ func Of(doc *manifests.Object) Workload {
 	return w
 }
 
-// Clash is a pod of a workload that is not run because another pod, written at By, has its name.
+// Clash is a pod that is not run because another pod, written at By, has its name; one of them is of a workload.
 type Clash struct {
 	Pod    manifests.Key
 	At, By manifests.Origin
@@ -356,15 +358,26 @@ func (x *Expander) report(problems map[string]error) {
 	maps.DeleteFunc(x.logged, func(id, _ string) bool { return problems[id] == nil && !strings.HasPrefix(id, clashPrefix) })
 }
 
-// merge appends the pods of workloads to those of documents; of two with one name, the first wins.
+// merge appends the pods of workloads to those of documents; of two with one name, that of the local space wins, else the first.
 func (x *Expander) merge(documents, made []*manifests.Pod) []*manifests.Pod {
-	all := slices.Clone(documents)
-	taken := map[manifests.Key]*manifests.Pod{}
-	for _, p := range documents {
-		taken[p.Key()] = p
-	}
 	clear(x.assigned)
 	x.clashes = nil
+	local := map[manifests.Key]*manifests.Pod{}
+	for _, p := range made {
+		if x.isLocal(p) && local[p.Key()] == nil {
+			local[p.Key()] = p
+		}
+	}
+	all := make([]*manifests.Pod, 0, len(documents)+len(made))
+	taken := map[manifests.Key]*manifests.Pod{}
+	for _, p := range documents {
+		if by := local[p.Key()]; by != nil && !x.isLocal(p) {
+			x.clash(p, by)
+			continue
+		}
+		taken[p.Key()] = p
+		all = append(all, p)
+	}
 	for _, p := range made {
 		if by := taken[p.Key()]; by != nil {
 			x.clash(p, by)
@@ -374,6 +387,11 @@ func (x *Expander) merge(documents, made []*manifests.Pod) []*manifests.Pod {
 		all = append(all, p)
 	}
 	return all
+}
+
+// isLocal reports whether a pod is of the local space.
+func (x *Expander) isLocal(p *manifests.Pod) bool {
+	return x.Spaces.Of(p.Origin.Source) == manifests.LocalSpace
 }
 
 // clashPrefix is the prefix of the keys of clashes in logged.

@@ -65,6 +65,13 @@ func TestOfTwoPodsWithOneNameTheFirstIsRun(t *testing.T) {
 	if len(r.Pods) != 1 || r.Pods[0] != &document || len(r.Clashes) != 2 || r.Clashes[0].By != document.Origin {
 		t.Errorf("%d pods, clashes %+v", len(r.Pods), r.Clashes)
 	}
+	// One of another space does not.
+	w.x.Spaces = &manifests.Spaces{Local: []string{w.docs[0].Origin.Source}}
+	document.Origin.Source = "fleet"
+	r = w.x.Expand(w.now, model.Desired{Pods: []*manifests.Pod{&document}, Workloads: w.docs, Reported: everySource()}, nil)
+	if len(r.Pods) != 1 || r.Pods[0] == &document || len(r.Clashes) != 2 || r.Clashes[0].At != document.Origin {
+		t.Errorf("of another space: %d pods, clashes %+v", len(r.Pods), r.Clashes)
+	}
 	r = w.x.Expand(w.now, model.Desired{Workloads: w.docs[:1], Reported: everySource()}, nil)
 	if len(r.Pods) != 1 || len(r.Clashes) != 0 {
 		t.Errorf("once one is gone: %d pods, clashes %+v", len(r.Pods), r.Clashes)

@@ -60,7 +60,7 @@ func TestStorageDocumentsAreRead(t *testing.T) {
 	if claim == nil || *claim.Spec.VolumeMode != corev1.PersistentVolumeFilesystem {
 		t.Errorf("claim %+v", claim)
 	}
-	refs := manifests.StorageRefs(o)
+	refs := manifests.StorageRefs(o, "")
 	if len(refs.Volumes) != 2 || refs.Volumes[0].Spec.PersistentVolumeReclaimPolicy != corev1.PersistentVolumeReclaimRetain || refs.Volumes[1].Spec.ISCSI.ISCSIInterface != "default" {
 		t.Errorf("volumes %+v", refs.Volumes)
 	}
@@ -191,14 +191,14 @@ spec:
 	if err != nil {
 		t.Fatal(err)
 	}
-	refs := manifests.Resolve(onlyPod(t, pod), manifests.NewObjects(c.Objects))
+	refs := manifests.Resolve(onlyPod(t, pod), "", manifests.NewObjects(c.Objects))
 	if len(refs.Claims) != 1 || len(refs.Volumes) != 2 || len(refs.Classes) != 1 || refs.Named["i"] != "default/c" {
 		t.Errorf("refs %+v", refs)
 	}
-	if again := manifests.Resolve(onlyPod(t, pod), manifests.NewObjects(c.Objects)); !refs.Same(again) {
+	if again := manifests.Resolve(onlyPod(t, pod), "", manifests.NewObjects(c.Objects)); !refs.Same(again) {
 		t.Error("the same documents are other references")
 	}
-	if less := manifests.Resolve(onlyPod(t, pod), manifests.NewObjects(c.Objects[:1])); refs.Same(less) {
+	if less := manifests.Resolve(onlyPod(t, pod), "", manifests.NewObjects(c.Objects[:1])); refs.Same(less) {
 		t.Error("other documents are the same references")
 	}
 }

@@ -111,6 +111,9 @@ func (b *Book) decide(q *Request, pod string) (_ Entry, known bool, _ error) {
 	e, known := b.entries[claim]
 	if known && e.Pod == pod && b.stays(*q, e, want) {
 		if e.Volume != "" && q.volume(e.Volume) == nil {
+			if err := q.notShared(e.Volume); err != nil {
+				return e, true, err
+			}
 			return e, true, fmt.Errorf("PersistentVolume %q, to which claim %s is bound, was deleted", e.Volume, claim)
 		}
 		return e, true, nil
@@ -194,14 +197,13 @@ func (b *Book) Follow(objects *manifests.Objects, removable func(manifests.Origi
 	}
 	var gone []string
 	changed := false
-	refs := manifests.StorageRefs(objects)
 	for claim, e := range b.entries {
 		if e.Pod != "" {
 			continue
 		}
 		if o := objects.Get(id(claim)); o != nil {
 			if c, ok := o.Object.(*corev1.PersistentVolumeClaim); ok {
-				b.entries[claim] = b.describe(Request{Claim: c, Refs: refs}, Entry{Volume: e.Volume})
+				b.entries[claim] = b.describe(Request{Claim: c, Refs: manifests.StorageRefs(objects, o.Origin.Source)}, Entry{Volume: e.Volume})
 				changed = changed || b.entries[claim] != e
 			}
 			continue

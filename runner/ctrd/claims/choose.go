@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"monopod/internal/cause"
+	"monopod/internal/sharing"
 	"monopod/manifests"
 )
 
@@ -39,18 +40,7 @@ func Key(c *corev1.PersistentVolumeClaim) string { return c.Namespace + "/" + c.
 // claim waits for.
 func Choose(q Request) (string, error) {
 	if name := q.Claim.Spec.VolumeName; name != "" {
-		v := q.volume(name)
-		if v == nil {
-			return "", fmt.Errorf("PersistentVolume %q, which the claim names, does not exist", name)
-		}
-		if owner := q.owner(v); owner != "" && owner != Key(q.Claim) {
-			return "", fmt.Errorf("PersistentVolume %q, which the claim names, belongs to claim %s", name, owner)
-		}
-		if why := q.mismatch(v); why != "" {
-			err := fmt.Errorf("PersistentVolume %q, which the claim names, does not fit: %s", name, why)
-			if !manifests.Mountable(v) {
-				err = cannotMount(err)
-			}
+		if err := q.fits(name); err != nil {
 			return "", err
 		}
 		return name, nil
@@ -64,6 +54,25 @@ func Choose(q Request) (string, error) {
 		return v.Name, nil
 	}
 	return "", q.provisionable()
+}
+
+// fits returns an error unless the claim may have the PersistentVolume that it names.
+func (q Request) fits(name string) error {
+	v := q.volume(name)
+	if v == nil {
+		return cmp.Or(q.notShared(name), fmt.Errorf("PersistentVolume %q, which the claim names, does not exist", name))
+	}
+	if owner := q.owner(v); owner != "" && owner != Key(q.Claim) {
+		return fmt.Errorf("PersistentVolume %q, which the claim names, belongs to claim %s", name, owner)
+	}
+	if why := q.mismatch(v); why != "" {
+		err := fmt.Errorf("PersistentVolume %q, which the claim names, does not fit: %s", name, why)
+		if !manifests.Mountable(v) {
+			err = cannotMount(err)
+		}
+		return err
+	}
+	return nil
 }
 
 // cannotMount adds to an error that the claim's volume is of a kind that cannot be mounted here.
@@ -97,6 +106,11 @@ func (q Request) volume(name string) *corev1.PersistentVolume {
 		}
 	}
 	return nil
+}
+
+// notShared returns an error if a volume exists in another space.
+func (q Request) notShared(volume string) error {
+	return sharing.Refused(q.Refs, manifests.ObjectID{Kind: "PersistentVolume", Name: volume})
 }
 
 // owner returns the claim that a volume belongs to: the one that it names, else the one that has it, else one that names it.

@@ -46,7 +46,7 @@ func class(name, more string) string {
 }
 
 func request(objects *manifests.Objects, name string) Request {
-	return Request{Claim: objects.PersistentVolumeClaim("default", name), Refs: manifests.StorageRefs(objects), NodeName: "here"}
+	return Request{Claim: objects.PersistentVolumeClaim("default", name), Refs: manifests.StorageRefs(objects, ""), NodeName: "here"}
 }
 
 // TestChoose has one claim c with several volumes and classes.
@@ -280,7 +280,7 @@ func TestVolumesOfPodsAreFree(t *testing.T) {
 		c := objects.PersistentVolumeClaim("default", "c").DeepCopy()
 		c.Name = pod + "-d"
 		c.Spec.StorageClassName = new(string)
-		return l.Bind(Request{Claim: c, Refs: manifests.StorageRefs(objects), NodeName: "here"}, "uid-"+pod)
+		return l.Bind(Request{Claim: c, Refs: manifests.StorageRefs(objects, ""), NodeName: "here"}, "uid-"+pod)
 	}
 	for _, pod := range []string{"a", "a"} {
 		if e, err := bind(pod); err != nil || e.Volume != "v" {

@@ -17,8 +17,10 @@ import (
 	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
 
+	"monopod/internal/cause"
 	"monopod/internal/model"
 	"monopod/internal/pause"
+	"monopod/internal/sharing"
 	"monopod/manifests"
 	"monopod/runner"
 	"monopod/runner/ctrd/fault"
@@ -53,12 +55,30 @@ type Images struct {
 func (i *Images) EnsureImageOf(ctx context.Context, pod *manifests.Pod, key, ref string, policy corev1.PullPolicy) (*image.Image, error) {
 	digest := pod.Images[key]
 	if digest == "" {
-		return i.Store.Ensure(ctx, ref, policy)
+		img, err := i.Store.Ensure(ctx, ref, policy)
+		return img, withheldLogin(pod, err)
 	}
 	if policy == corev1.PullAlways {
 		policy = corev1.PullIfNotPresent
 	}
-	return i.Store.EnsureDigest(ctx, i.Owner, ref, digest, policy)
+	img, err := i.Store.EnsureDigest(ctx, i.Owner, ref, digest, policy)
+	return img, withheldLogin(pod, err)
+}
+
+// withheldLogin adds to a registry's refusal that an imagePullSecret of the pod is in a source that it must not see.
+func withheldLogin(pod *manifests.Pod, err error) error {
+	switch cause.Of(err).Kind {
+	case cause.ImageUnauthorized, cause.ImageForbidden, cause.ImageNotFound:
+	default:
+		return err
+	}
+	for _, ref := range pod.Object.Spec.ImagePullSecrets {
+		hidden := sharing.Refused(pod.Refs, manifests.ObjectID{Kind: cause.Secret, Namespace: pod.Object.Namespace, Name: ref.Name})
+		if hidden != nil {
+			return cause.Wrap(fmt.Errorf("%w; %w", err, hidden), cause.Of(hidden))
+		}
+	}
+	return err
 }
 
 // MountedImages returns the digests of the images among the volumes of a container.

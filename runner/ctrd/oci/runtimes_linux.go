@@ -2,6 +2,7 @@
 package oci
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -15,6 +16,7 @@ import (
 	"github.com/containerd/containerd/v2/plugins/snapshots/overlay/overlayutils"
 	"golang.org/x/sys/unix"
 
+	"monopod/internal/sharing"
 	"monopod/manifests"
 	"monopod/runner/ctrd/embed"
 	"monopod/runner/ctrd/idrange"
@@ -88,6 +90,9 @@ func (r *Runtimes) RuntimeOf(ctx context.Context, sb *record.Sandbox) (Runtime, 
 func (r *Runtimes) CheckRuntime(ctx context.Context, pod *manifests.Pod) (manifests.Runtime, error) {
 	class, err := manifests.RuntimeOf(pod)
 	if err != nil {
+		if name := pod.Object.Spec.RuntimeClassName; name != nil {
+			err = cmp.Or(sharing.Refused(pod.Refs, manifests.ObjectID{Kind: "RuntimeClass", Name: *name}), err)
+		}
 		return class, err
 	}
 	if idrange.Wanted(pod.Object) {

@@ -18,6 +18,7 @@ import (
 
 	"monopod/internal/atomicfile"
 	"monopod/internal/cause"
+	"monopod/internal/sharing"
 	"monopod/manifests"
 	"monopod/runner"
 	"monopod/runner/ctrd/claims"
@@ -98,6 +99,7 @@ func (r *Storage) prepareStorage(ctx context.Context, pod *corev1.Pod, q Request
 	if p.Claim != nil {
 		readOnly = p.Claim.ReadOnly
 		s, err = r.pinClaim(pod, q.Refs, p.Claim)
+		q.Refs = q.Refs.Storage(p.Claim.Name)
 	}
 	v := spec.Volume{ReadOnly: readOnly}
 	if err == nil {
@@ -172,13 +174,16 @@ func (r *Storage) claimRequest(pod *corev1.Pod, refs *manifests.Refs, c *volumep
 	} else {
 		refs = &manifests.Refs{}
 	}
-	q = claims.Request{Claim: written, Refs: refs, NodeName: r.NodeName}
+	q = claims.Request{Claim: written, Refs: refs.Storage(c.Name), NodeName: r.NodeName}
 	switch {
 	case c.Template != nil && written != nil:
 		return q, "", fmt.Errorf("PVC \"%s/%s\" was not created for pod \"%s/%s\" (pod is not owner)", pod.Namespace, c.Name, pod.Namespace, pod.Name)
 	case c.Template != nil:
 		q.Claim, owner = c.Template, string(pod.UID)
 	case written == nil:
+		if err := sharing.Refused(refs, manifests.ObjectID{Kind: cause.Claim, Namespace: pod.Namespace, Name: c.Name}); err != nil {
+			return q, "", err
+		}
 		return q, "", cause.Wrap(
 			fmt.Errorf("persistentvolumeclaim %q not found", c.Name),
 			cause.Cause{Kind: cause.MissingClaim, Object: cause.Object{Kind: cause.Claim, Name: c.Name}},
@@ -227,6 +232,9 @@ func (r *Storage) storageOf(pod *corev1.Pod, q claims.Request, e claims.Entry) (
 	}
 	i := slices.IndexFunc(q.Refs.Volumes, func(v *corev1.PersistentVolume) bool { return v.Name == e.Volume })
 	if i < 0 {
+		if err := sharing.Refused(q.Refs, manifests.ObjectID{Kind: "PersistentVolume", Name: e.Volume}); err != nil {
+			return s, err
+		}
 		return s, fmt.Errorf("there is no PersistentVolume %q", e.Volume)
 	}
 	v := &q.Refs.Volumes[i].Spec
@@ -305,9 +313,13 @@ func (r *Storage) attachLocal(target string, s storage, readOnly bool) (string, 
 func (r *Storage) attachISCSI(pod *corev1.Pod, refs *manifests.Refs, volume string, s storage, readOnly bool) (string, error) {
 	l := remote.LUN{Source: s.ISCSI, Volume: volume, ReadOnly: readOnly, Options: s.Options, Block: s.Block}
 	if ref := s.ISCSI.SecretRef; ref != nil && (s.ISCSI.DiscoveryCHAPAuth || s.ISCSI.SessionCHAPAuth) {
-		secret := refs.Secret(ref.Name)
+		secret, id := refs.Secret(ref.Name), manifests.ObjectID{Kind: cause.Secret, Namespace: pod.Namespace, Name: ref.Name}
 		if s.Secret != "" && refs != nil {
 			secret = refs.VolumeSecrets[s.Secret]
+			id.Namespace, _, _ = strings.Cut(s.Secret, "/")
+		}
+		if err := sharing.Refused(refs, id); secret == nil && err != nil {
+			return "", err
 		}
 		if secret == nil {
 			return "", cause.Wrap(

@@ -8,8 +8,11 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"monopod/internal/cause"
 	"monopod/internal/expand"
+	"monopod/manifests"
 	"monopod/runner/spec"
 	"monopod/runner/spec/spectest"
 )
@@ -160,8 +163,13 @@ func TestWhichContainersHaveSecretsAndFilesInTheirEnvironment(t *testing.T) {
 }
 
 func TestOfMissingObjectsTheKubeletsWordsAreKept(t *testing.T) {
+	hidden := map[manifests.ObjectID]string{{Kind: "Secret", Namespace: "shop", Name: "theirs"}: "applied"}
+	in := spec.Input{Pod: &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop"}}, Refs: &manifests.Refs{Reader: "fleet", Hidden: hidden}}
+	if err := Missing(in, "Secret", "theirs"); cause.Of(err).Kind != cause.NotShared || !IsMissing(err) {
+		t.Errorf("%v", err)
+	}
 	for want, err := range map[string]error{
-		`configmap "app" not found`: Missing("ConfigMap", "app"), `secret "app" not found`: Missing("Secret", "app"),
+		`configmap "app" not found`: Missing(in, "ConfigMap", "app"), `secret "app" not found`: Missing(in, "Secret", "app"),
 		"no key k": MissingKey("Secret", "app", "k", "no key %s", "k"),
 	} {
 		if err.Error() != want || !IsMissing(fmt.Errorf("env: %w", err)) {

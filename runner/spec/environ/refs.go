@@ -10,11 +10,16 @@ import (
 
 	"monopod/internal/cause"
 	"monopod/internal/expand"
+	"monopod/internal/sharing"
+	"monopod/manifests"
 	"monopod/runner/spec"
 )
 
-// Missing is the error of an object that the pod cannot do without and that does not exist.
-func Missing(kind, name string) error {
+// Missing is the error of an object that the pod cannot do without and that does not exist, or that its source must not see.
+func Missing(in spec.Input, kind, name string) error {
+	if err := sharing.Refused(in.Refs, manifests.ObjectID{Kind: kind, Namespace: in.Pod.Namespace, Name: name}); err != nil {
+		return err
+	}
 	c := cause.Cause{Kind: cause.MissingConfigMap, Object: cause.Object{Kind: kind, Name: name}}
 	if kind == cause.Secret {
 		c.Kind = cause.MissingSecret
@@ -30,7 +35,7 @@ func MissingKey(kind, name, key, format string, args ...any) error {
 // IsMissing reports whether an error is about an object, or a key of one, that the pod cannot do without and that does not exist.
 func IsMissing(err error) bool {
 	switch cause.Of(err).Kind {
-	case cause.MissingConfigMap, cause.MissingSecret, cause.MissingKey:
+	case cause.MissingConfigMap, cause.MissingSecret, cause.MissingKey, cause.NotShared:
 		return true
 	}
 	return false
@@ -51,7 +56,7 @@ func envFrom(in spec.Input, c *corev1.Container, vars map[string]string) error {
 			case m == nil && ptr.Deref(from.ConfigMapRef.Optional, false):
 				continue
 			case m == nil:
-				return Missing(cause.ConfigMap, from.ConfigMapRef.Name)
+				return Missing(in, cause.ConfigMap, from.ConfigMapRef.Name)
 			}
 			for key, value := range m.Data {
 				if room -= len(from.Prefix) + len(key) + len(value) + entryCost; room < 0 {
@@ -65,7 +70,7 @@ func envFrom(in spec.Input, c *corev1.Container, vars map[string]string) error {
 			case s == nil && ptr.Deref(from.SecretRef.Optional, false):
 				continue
 			case s == nil:
-				return Missing(cause.Secret, from.SecretRef.Name)
+				return Missing(in, cause.Secret, from.SecretRef.Name)
 			}
 			for key, value := range s.Data {
 				if room -= len(from.Prefix) + len(key) + len(value) + entryCost; room < 0 {
@@ -100,7 +105,7 @@ func configMapValue(in spec.Input, ref *corev1.ConfigMapKeySelector) (string, er
 	case ptr.Deref(ref.Optional, false):
 		return "", errOptional
 	case m == nil:
-		return "", Missing(cause.ConfigMap, ref.Name)
+		return "", Missing(in, cause.ConfigMap, ref.Name)
 	}
 	return "", MissingKey(cause.ConfigMap, ref.Name, ref.Key, "couldn't find key %s in ConfigMap %s/%s", ref.Key, in.Pod.Namespace, ref.Name)
 }
@@ -116,7 +121,7 @@ func secretValue(in spec.Input, ref *corev1.SecretKeySelector) (string, error) {
 	case ptr.Deref(ref.Optional, false):
 		return "", errOptional
 	case s == nil:
-		return "", Missing(cause.Secret, ref.Name)
+		return "", Missing(in, cause.Secret, ref.Name)
 	}
 	return "", MissingKey(cause.Secret, ref.Name, ref.Key, "couldn't find key %s in Secret %s/%s", ref.Key, in.Pod.Namespace, ref.Name)
 }

@@ -128,7 +128,7 @@ func configMapFiles(in spec.Input, files *fileSet, src configMapSource) error {
 		if ptr.Deref(src.optional, false) {
 			return nil
 		}
-		return environ.Missing(cause.ConfigMap, src.name)
+		return environ.Missing(in, cause.ConfigMap, src.name)
 	}
 	return src.put(files, content{m.Data, m.BinaryData}, cause.ConfigMap)
 }
@@ -139,7 +139,7 @@ func secretFiles(in spec.Input, files *fileSet, src configMapSource) error {
 		if ptr.Deref(src.optional, false) {
 			return nil
 		}
-		return environ.Missing(cause.Secret, src.name)
+		return environ.Missing(in, cause.Secret, src.name)
 	}
 	return src.put(files, content{nil, s.Data}, cause.Secret)
 }
