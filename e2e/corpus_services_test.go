@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"monopod/e2e/corpus"
+	"monopod/internal/model"
 	"monopod/internal/testfiles"
 	"monopod/runner/service"
 )
@@ -184,13 +185,13 @@ func TestServicesOfOthersLeadToTheirTargets(t *testing.T) {
 		t.Errorf("%v", notes)
 	}
 	planned := map[service.Frontend]service.Port{}
-	for _, p := range service.Plan(given, pods, memory).Ports {
+	for _, p := range service.Plan(model.Endpoints{Services: given, Pods: pods}, memory).Ports {
 		planned[p.Frontend] = p
 	}
 	ports, differ := 0, 0
 	for _, s := range given {
 		if s.Spec.ClusterIP == corev1.ClusterIPNone || s.Spec.Type == corev1.ServiceTypeExternalName {
-			if rules := service.Plan([]*corev1.Service{s}, pods, memory).Ports; len(rules) > 0 {
+			if rules := service.Plan(model.Endpoints{Services: []*corev1.Service{s}, Pods: pods}, memory).Ports; len(rules) > 0 {
 				t.Errorf("%s has rules without a cluster IP: %v", s.Name, rules)
 			}
 			continue

@@ -81,6 +81,7 @@ func newCore(cfg *config.Loaded, d Deps) (*core, error) {
 	c.pins = imagegc.NewPins(d.Log)
 	changes := &state.Changes{}
 	c.state = state.New(changes, newRollouts(cfg, d, changes, c.events, c.pins))
+	c.state.Spaces = cfg.Spaces()
 	c.images = &imagegc.Images{Policy: cfg.GarbagePolicy(), Pods: c.state, Pins: c.pins, Record: c.events.Node, Log: d.Log}
 	c.gate = admission.New(admission.Config{
 		Store:  drain.NewStore(filepath.Join(cfg.RootDirectory, "drain.json"), boot),
@@ -118,8 +119,7 @@ func newRollouts(cfg *config.Loaded, d Deps, changes *state.Changes, events *nod
 	auto := cfg.AutoRollback
 	return rollout.New(rollout.Config{
 		Store: rollout.NewStore(filepath.Join(cfg.RootDirectory, "revisions")), Log: d.Log, Clock: boottime.Now,
-		Notify: changes.Notify, Changed: events.Transition, Images: pins.Want,
-		Options: rollout.Options{AutoRollback: auto.Enabled, ReadyDeadline: auto.ReadyDeadline, Soak: auto.Soak},
+		Notify: changes.Notify, Changed: events.Transition, Images: pins.Want, Options: rollout.Options{Spaces: cfg.Spaces(), AutoRollback: auto.Enabled, ReadyDeadline: auto.ReadyDeadline, Soak: auto.Soak},
 	})
 }
 

@@ -7,9 +7,8 @@ import (
 	"net/netip"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-
 	"monopod/internal/config"
+	"monopod/internal/model"
 	"monopod/node/names"
 )
 
@@ -65,11 +64,11 @@ func (n *nameService) run(ctx context.Context) error {
 }
 
 // follow returns the function that updates the zone, nil if there is no DNS server. It must not be called before listen.
-func (n *nameService) follow() func([]*corev1.Pod, []*corev1.Service) {
+func (n *nameService) follow() func(model.Endpoints) {
 	if n == nil || n.server == nil {
 		return nil
 	}
-	return func(pods []*corev1.Pod, services []*corev1.Service) {
-		n.server.SetZone(names.NewZone(n.domain, pods, services))
+	return func(e model.Endpoints) {
+		n.server.SetZone(names.NewZone(n.domain, e))
 	}
 }

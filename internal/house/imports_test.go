@@ -136,7 +136,7 @@ func allowed() map[string][]string {
 		"monopod/runner/workload":            {"monopod/manifests", "monopod/internal"},
 		"monopod/runner/workload/saved":      {"monopod/manifests", "monopod/internal/atomicfile", "monopod/runner/workload/revisions"},
 		"monopod/runner/workload/revisions":  {"monopod/manifests"},
-		"monopod/runner/service":             {"monopod/manifests"},
+		"monopod/runner/service":             {"monopod/internal/model", "monopod/manifests"},
 		"monopod/runner/rollout":             {"monopod/manifests", "monopod/internal"},
 		"monopod/node":                       {"monopod/manifests", "monopod/node/events", "monopod/node/why", "monopod/internal", "monopod/node/localapi"},
 		"monopod/node/localapi":              {"monopod/manifests", "monopod/node/budget", "monopod/node/events", "monopod/internal"},

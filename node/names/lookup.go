@@ -77,7 +77,7 @@ func (z *Zone) service(s *corev1.Service) record {
 	}
 	r := record{}
 	for _, h := range z.hosts[s.Namespace] {
-		if selects(s, h) {
+		if z.selects(s, h) {
 			r.addrs = append(r.addrs, h.addrs...)
 		}
 	}
@@ -85,7 +85,10 @@ func (z *Zone) service(s *corev1.Service) record {
 }
 
 // selects reports whether a pod of the same namespace is behind a Service.
-func selects(s *corev1.Service, h *host) bool {
+func (z *Zone) selects(s *corev1.Service, h *host) bool {
+	if !z.origins.Selects(s, h.pod) {
+		return false
+	}
 	if s.Spec.Type == corev1.ServiceTypeExternalName || len(s.Spec.Selector) == 0 || h.pod.Namespace != s.Namespace {
 		return false
 	}
@@ -103,7 +106,7 @@ func selects(s *corev1.Service, h *host) bool {
 // endpoint returns the address that a label stands for below the name of a Service, if that is one of a pod behind it.
 func (z *Zone) endpoint(s *corev1.Service, service, label string) []netip.Addr {
 	for _, h := range z.dashed[label] {
-		if selects(s, h) && !z.hasNameIn(h, service) {
+		if z.selects(s, h) && !z.hasNameIn(h, service) {
 			return h.addressed(label)
 		}
 	}
@@ -147,7 +150,7 @@ func (z *Zone) ports(s *corev1.Service, service string, wanted func(*corev1.Serv
 	}
 	var all []port
 	for _, h := range z.hosts[s.Namespace] {
-		if !selects(s, h) {
+		if !z.selects(s, h) {
 			continue
 		}
 		for _, target := range z.targets(h, service) {

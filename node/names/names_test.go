@@ -20,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"monopod/internal/loopback"
+	"monopod/internal/model"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -105,7 +106,7 @@ func world() *Zone {
 			s.Type, s.ExternalName = corev1.ServiceTypeExternalName, "www.example.com"
 		}),
 	}
-	return NewZone("cluster.local", pods, services)
+	return NewZone("cluster.local", model.Endpoints{Pods: pods, Services: services})
 }
 
 // question packs a query.
@@ -233,7 +234,7 @@ func TestAnAnswerTooLargeForUDPIsCutAndWholeByTCP(t *testing.T) {
 		pods = append(pods, pod("w"+strconv.Itoa(i), app("many"), netip.AddrFrom4([4]byte{10, 0, 1, byte(i)}).String()))
 	}
 	s := NewServer(Config{Domain: "cluster.local"})
-	s.SetZone(NewZone("cluster.local", pods, []*corev1.Service{service("many", nil)}))
+	s.SetZone(NewZone("cluster.local", model.Endpoints{Pods: pods, Services: []*corev1.Service{service("many", nil)}}))
 	q := question(t, "many.default.svc.cluster.local.", dnsmessage.TypeA)
 	udp, tcp := s.Answer(t.Context(), "udp", q), s.Answer(t.Context(), "tcp", q)
 	var m, whole dnsmessage.Message
@@ -433,6 +434,6 @@ func BenchmarkNewZone(b *testing.B) {
 	}
 	b.ReportAllocs()
 	for b.Loop() {
-		NewZone("cluster.local", pods, []*corev1.Service{service("web", nil)})
+		NewZone("cluster.local", model.Endpoints{Pods: pods, Services: []*corev1.Service{service("web", nil)}})
 	}
 }

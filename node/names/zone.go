@@ -17,6 +17,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"monopod/internal/model"
 	"monopod/manifests"
 )
 
@@ -45,6 +46,7 @@ type Zone struct {
 	above map[string]bool
 	// reverse holds the name of each pod's address.
 	reverse map[netip.Addr]string
+	origins *model.Origins
 }
 
 // host is a pod that has addresses.
@@ -54,26 +56,34 @@ type host struct {
 	ready bool
 }
 
-// NewZone names pods and Services below domain. Pods are those that exist, with their status; of several things of
-// one name Services come first, then host names in subdomains, then pods.
-func NewZone(domain string, pods []*corev1.Pod, services []*corev1.Service) *Zone {
+// NewZone names pods and Services below domain; of several things of one name Services come first, then host names in subdomains, then pods.
+// What is not of the local space takes no name from that.
+func NewZone(domain string, e model.Endpoints) *Zone {
 	z := &Zone{
 		domain: normal(domain), services: map[string]*corev1.Service{}, hosts: map[string][]*host{}, dashed: map[string][]*host{},
-		subdomains: map[string][]*host{}, pods: map[string]*host{}, above: map[string]bool{}, reverse: map[netip.Addr]string{},
+		subdomains: map[string][]*host{}, pods: map[string]*host{}, above: map[string]bool{}, reverse: map[netip.Addr]string{}, origins: e.Origins,
 	}
-	hosts := hostsOf(pods)
+	hosts := hostsOf(e.Pods)
+	own := map[string]*host{}
 	for _, h := range hosts {
 		z.hosts[h.pod.Namespace] = append(z.hosts[h.pod.Namespace], h)
+		own[z.svc(h.pod.Name, h.pod.Namespace)] = h
 		for _, a := range h.addrs {
 			z.dashed[dashed(a)] = append(z.dashed[dashed(a)], h)
 		}
 	}
 	z.above[z.domain] = true
-	for _, s := range services {
-		z.addService(s)
+	for _, s := range e.Services {
+		if h := own[z.svc(s.Name, s.Namespace)]; h == nil || z.origins.Offers(s) || !z.origins.Local(h.pod) {
+			z.addService(s)
+		}
 	}
-	for _, h := range hosts {
-		z.addSubdomain(h)
+	for _, local := range []bool{true, false} {
+		for _, h := range hosts {
+			if z.origins.Local(h.pod) == local {
+				z.addSubdomain(h, own)
+			}
+		}
 	}
 	for _, h := range hosts {
 		z.addPod(h)
@@ -150,11 +160,20 @@ func dashed(a netip.Addr) string {
 func hostname(p *corev1.Pod) string { return cmp.Or(p.Spec.Hostname, p.Name) }
 
 // addSubdomain enters the host name of a pod in its subdomain.
-func (z *Zone) addSubdomain(h *host) {
+func (z *Zone) addSubdomain(h *host, own map[string]*host) {
 	if h.pod.Spec.Subdomain == "" {
 		return
 	}
 	name := z.svc(hostname(h.pod), h.pod.Spec.Subdomain, h.pod.Namespace)
+	others := z.subdomains[name]
+	if o := own[name]; o != nil {
+		others = append(slices.Clip(others), o)
+	}
+	if z.isBelowOther(h, name) || slices.ContainsFunc(others, func(o *host) bool {
+		return !z.origins.SameSpace(h.pod, o.pod) && !z.origins.Local(h.pod)
+	}) {
+		return
+	}
 	if _, taken := z.ofService(name); taken {
 		return
 	}
@@ -163,9 +182,19 @@ func (z *Zone) addSubdomain(h *host) {
 	z.addPointer(h, name)
 }
 
+// isBelowOther reports whether a name of a pod is below that of a Service that must not select the pod.
+func (z *Zone) isBelowOther(h *host, name string) bool {
+	_, parent, _ := strings.Cut(name, ".")
+	s := z.services[parent]
+	return s != nil && !z.origins.Selects(s, h.pod)
+}
+
 // addPod enters the name of a pod.
 func (z *Zone) addPod(h *host) {
 	name := z.svc(h.pod.Name, h.pod.Namespace)
+	if z.isBelowOther(h, name) { // pods may have dots in their names
+		return
+	}
 	if _, taken := z.pods[name]; !taken {
 		z.pods[name] = h
 	}

@@ -9,6 +9,8 @@ import (
 	"golang.org/x/net/dns/dnsmessage"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"monopod/internal/model"
 )
 
 // asked answers questions of type A from a zone.
@@ -22,7 +24,7 @@ func asked(t *testing.T, z *Zone, name string) string {
 func TestAPodThatStopsIsNoLongerBehindItsService(t *testing.T) {
 	stopping := pod("web-1", app("web"), "10.0.0.3")
 	stopping.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)}
-	z := NewZone("cluster.local", []*corev1.Pod{pod("web-0", app("web"), "10.0.0.2"), stopping}, []*corev1.Service{service("web", nil)})
+	z := NewZone("cluster.local", model.Endpoints{Pods: []*corev1.Pod{pod("web-0", app("web"), "10.0.0.2"), stopping}, Services: []*corev1.Service{service("web", nil)}})
 	if got := asked(t, z, "web.default.svc.cluster.local."); got != "Success 10.0.0.2" {
 		t.Error(got)
 	}
@@ -34,7 +36,7 @@ func TestAPodThatStopsIsNoLongerBehindItsService(t *testing.T) {
 func TestAServiceSelectsPodsOfItsNamespace(t *testing.T) {
 	far := pod("web-1", app("web"), "10.0.0.3")
 	far.Namespace = "other"
-	z := NewZone("cluster.local", []*corev1.Pod{pod("web-0", app("web"), "10.0.0.2"), far}, []*corev1.Service{service("web", nil)})
+	z := NewZone("cluster.local", model.Endpoints{Pods: []*corev1.Pod{pod("web-0", app("web"), "10.0.0.2"), far}, Services: []*corev1.Service{service("web", nil)}})
 	if got := asked(t, z, "web.default.svc.cluster.local."); got != "Success 10.0.0.2" {
 		t.Error(got)
 	}
@@ -52,17 +54,17 @@ func TestPairsOfServicesAndPodsTakeNoMemory(t *testing.T) {
 			s.Selector, s.Ports = map[string]string{"app": "web"}, []corev1.ServicePort{{Name: "http", Port: 80}}
 		}))
 	}
-	if n := testing.AllocsPerRun(1, func() { NewZone("cluster.local", pods, services) }); n > float64(10*(len(pods)+len(services))) {
+	if n := testing.AllocsPerRun(1, func() { NewZone("cluster.local", model.Endpoints{Pods: pods, Services: services}) }); n > float64(10*(len(pods)+len(services))) {
 		t.Errorf("%.0f allocations for %d pods and %d Services", n, len(pods), len(services))
 	}
-	z := NewZone("cluster.local", pods, services)
+	z := NewZone("cluster.local", model.Endpoints{Pods: pods, Services: services})
 	if got := asked(t, z, "10-0-1-39.s1999.default.svc.cluster.local."); got != "Success 10.0.1.39" {
 		t.Error(got)
 	}
 }
 
 func TestAddressesThatAreNoneAreLeftOut(t *testing.T) {
-	z := NewZone("Cluster.Local.", []*corev1.Pod{pod("a", nil, "x", "", "::ffff:10.0.0.1"), pod("b", nil, "x")}, nil)
+	z := NewZone("Cluster.Local.", model.Endpoints{Pods: []*corev1.Pod{pod("a", nil, "x", "", "::ffff:10.0.0.1"), pod("b", nil, "x")}})
 	for name, want := range map[string]string{"a.default.svc.cluster.local.": "Success 10.0.0.1", "b.default.svc.cluster.local.": "NameError"} {
 		if got := asked(t, z, name); got != want {
 			t.Errorf("%s: %s", name, got)

@@ -451,10 +451,10 @@ func (c *Controller) regroup(units map[string]*unit) {
 	c.units = units
 }
 
-// unitOf returns the name of a pod's unit.
-func unitOf(p *manifests.Pod) string {
+// unitOf returns the name of a pod's unit: an update group consists of pods of one space.
+func (c *Controller) unitOf(p *manifests.Pod) string {
 	if r, err := manifests.PodRollout(p.Object); err == nil && r.Group != "" {
-		return "group " + p.Object.Namespace + "/" + r.Group
+		return "group " + p.Object.Namespace + "/" + r.Group + " of " + string(c.cfg.Options.Spaces.Of(p.Origin.Source))
 	}
 	return "pod " + p.Key().String()
 }

@@ -19,8 +19,9 @@ type Options struct {
 	// AutoRollback puts each changed pod on trial.
 	AutoRollback bool
 	// ReadyDeadline is the time within which a pod on trial must be Ready. Soak is how long it must then stay Ready.
-	ReadyDeadline time.Duration
-	Soak          time.Duration
+	ReadyDeadline, Soak time.Duration
+	// Spaces are the boundaries between sources, and so between update groups; nil means that there are none.
+	Spaces *manifests.Spaces
 }
 
 // Member is one pod of a unit: an update group, or a single pod.

@@ -17,7 +17,7 @@ func (c *Controller) edited() bool {
 		if p == c.listed[i] {
 			continue
 		}
-		if f := c.pods[p.Key()]; f == nil || f.pod != c.listed[i] || !Stable(p) || f.unit != unitOf(p) || c.keeps(p) {
+		if f := c.pods[p.Key()]; f == nil || f.pod != c.listed[i] || !Stable(p) || f.unit != c.unitOf(p) || c.keeps(p) {
 			return false
 		}
 		others = append(others, i)
@@ -34,7 +34,7 @@ func (c *Controller) edited() bool {
 
 // take follows a new manifest of a pod.
 func (c *Controller) take(f *followed, p *manifests.Pod) {
-	f.pod, f.hash, f.unit, f.fresh = p, Hash(p.Object), unitOf(p), true
+	f.pod, f.hash, f.unit, f.fresh = p, Hash(p.Object), c.unitOf(p), true
 	if s := c.states[p.Key()]; s != nil {
 		c.states[p.Key()] = s.shared(p.Object, f.hash)
 	}

@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"monopod/internal/model"
 )
 
 func in(namespace string, s *corev1.Service) *corev1.Service {
@@ -30,7 +32,7 @@ func TestALaterServiceTakesNothing(t *testing.T) {
 	had, m, _ := Assign([]*corev1.Service{first}, Memory{}, dual())
 	at, node := had[0].Spec.ClusterIP, had[0].Spec.Ports[0].NodePort
 	frontends := func(given []*corev1.Service, m Memory) (all []string) {
-		for _, p := range Plan(given, nil, m).Ports {
+		for _, p := range Plan(model.Endpoints{Services: given}, m).Ports {
 			if p.Service == "zzz/db" {
 				all = append(all, fmt.Sprint(p.Frontend))
 			}
@@ -96,7 +98,7 @@ func TestAServiceThatComesBackIsALaterOne(t *testing.T) {
 	if len(notes) != 1 || notes[0].Service != "default/db" {
 		t.Error(notes)
 	}
-	for _, p := range Plan(given, nil, m).Ports {
+	for _, p := range Plan(model.Endpoints{Services: given}, m).Ports {
 		if p.Addr.String() == "203.0.113.1" && p.Service != "default/x" {
 			t.Error(p)
 		}

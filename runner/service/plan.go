@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	netutils "k8s.io/utils/net"
 
+	"monopod/internal/model"
 	"monopod/manifests"
 )
 
@@ -22,14 +23,14 @@ const (
 	stickyElements = 14
 )
 
-// Plan returns where connections to Services lead. Services and memory are those that Assign has returned, pods those that exist, with their status. Of
+// Plan returns where connections to Services lead. Services and memory are those that Assign has returned. Of
 // two Services with the same frontend the one has it that came first.
-func Plan(services []*corev1.Service, pods []*corev1.Pod, m Memory) Table {
+func Plan(e model.Endpoints, m Memory) Table {
 	b := builder{
-		pods: indexPods(pods), ports: map[Frontend]Port{}, outside: newOutside(services),
+		pods: indexPods(e.Pods), ports: map[Frontend]Port{}, outside: newOutside(e.Services), origins: e.Origins,
 		room: map[bool]int{false: MaxElements, true: MaxElements}, over: map[string]bool{},
 	}
-	for _, s := range m.inOrder(services) {
+	for _, s := range m.inOrder(e.Services) {
 		if s.Spec.ClusterIP != "" && HasIP(s) {
 			b.service(s)
 		}
@@ -51,6 +52,7 @@ type builder struct {
 	ips   []netip.Addr
 	ports map[Frontend]Port
 	outside
+	origins *model.Origins
 	// room is how many more elements there may be by address family; true: IPv6. over has the Services that needed more.
 	room map[bool]int
 	over map[string]bool
@@ -249,7 +251,7 @@ func (b *builder) endpoints(s *corev1.Service) []*corev1.Pod {
 	}
 	var ready, ending []*corev1.Pod
 	for _, p := range best {
-		if !selects(s.Spec.Selector, p.Labels) {
+		if !selects(s.Spec.Selector, p.Labels) || !b.origins.Selects(s, p) {
 			continue
 		}
 		switch {

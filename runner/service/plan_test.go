@@ -11,6 +11,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"monopod/internal/model"
 )
 
 // pod returns a ready pod of the app web.
@@ -134,7 +136,7 @@ func TestWhereServicesLead(t *testing.T) {
 		if tt.name == "no pods" || strings.HasPrefix(tt.name, "unready") {
 			want = "tcp/10.96.0.10:80 ->" // the ports of pods are known from pods
 		}
-		if got := show(Plan(given, tt.pods, Memory{})); got != want {
+		if got := show(Plan(model.Endpoints{Services: given, Pods: tt.pods}, Memory{})); got != want {
 			t.Errorf("%s:\n%s\nwant\n%s", tt.name, got, want)
 		}
 	}
@@ -169,7 +171,7 @@ func TestLoadBalancerSourceRangesAreThoseOfKubeProxy(t *testing.T) {
 			t.Errorf("%s: %v", name, notes)
 		}
 		var got []string
-		for _, p := range Plan(given, nil, Memory{}).Ports {
+		for _, p := range Plan(model.Endpoints{Services: given}, Memory{}).Ports {
 			if len(p.From) > 0 {
 				got = append(got, p.Addr.String()+" "+strings.Trim(fmt.Sprint(p.From), "[]"))
 			}
@@ -185,7 +187,7 @@ func TestTheFirstServiceHasAPort(t *testing.T) {
 		s.ExternalIPs, s.Ports[0].TargetPort = []string{"203.0.113.1"}, intstr.FromInt32(80)
 	}
 	given, _, _ := Assign([]*corev1.Service{svc("b", external, ip("10.96.0.11")), svc("a", external, ip("10.96.0.10"))}, Memory{}, dual())
-	got := Plan(given, nil, Memory{})
+	got := Plan(model.Endpoints{Services: given}, Memory{})
 	if len(got.Ports) != 3 || got.Ports[2].Service != "default/a" || fmt.Sprint(got.IPs) != "[10.96.0.10 10.96.0.11]" {
 		t.Errorf("%v", got)
 	}
@@ -229,7 +231,7 @@ func TestServicesThatNeedTooMuchAreLeftOut(t *testing.T) {
 		"too many external IPs": {append(many(1, external), svc("z", func(s *corev1.ServiceSpec) { external(s); s.ExternalIPs = slices.Repeat(s.ExternalIPs, 4) })), nil, 200 + 100*100, 0, true},
 	} {
 		given, memory, notes := Assign(c.services, Memory{}, dual())
-		got := Plan(given, c.pods, memory)
+		got := Plan(model.Endpoints{Services: given, Pods: c.pods}, memory)
 		if len(got.Ports) != c.ports || len(got.Over) != c.over || (len(notes) > 0) != c.notes || len(notes) > len(c.services) {
 			t.Errorf("%s: %d ports, %d Services without room, %d notes", name, len(got.Ports), len(got.Over), len(notes))
 		}
@@ -270,7 +272,7 @@ func TestAThousandServicesArePlannedAtOnce(t *testing.T) {
 		pods = append(pods, pod(name, func(p *corev1.Pod) { p.Labels = map[string]string{"app": name} }, fmt.Sprintf("10.87.%d.%d", i/250, 1+i%250)))
 	}
 	given, _, notes := Assign(all, Memory{}, dual())
-	table := Plan(given, pods, Memory{})
+	table := Plan(model.Endpoints{Services: given, Pods: pods}, Memory{})
 	if len(notes) > 0 || len(table.Ports) != 3000 || len(table.IPs) != 1000 {
 		t.Errorf("%d ports, %d addresses, %v", len(table.Ports), len(table.IPs), notes)
 	}

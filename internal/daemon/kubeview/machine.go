@@ -1,6 +1,8 @@
 package kubeview
 
 import (
+	"cmp"
+
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -9,6 +11,7 @@ import (
 	"monopod/internal/daemon/kubeview/endpoints"
 	"monopod/internal/daemon/kubeview/machine"
 	"monopod/internal/daemon/kubeview/shown"
+	"monopod/internal/model"
 	"monopod/node/kubeapi/kinds"
 )
 
@@ -50,12 +53,15 @@ func addNodeLease(b *build, n *corev1.Node) {
 // serviceEndpoints adds the Endpoints and EndpointSlices of Services.
 func (b *build) serviceEndpoints() {
 	v := b.view
+	if e, ok := v.cfg.State.Endpoints(); ok || v.origins == nil {
+		v.origins = cmp.Or(e.Origins, &model.Origins{Spaces: v.cfg.State.Spaces}) // pods of unknown sources are selected by none
+	}
 	index := endpoints.NewIndex(b.shownPods)
 	for _, s := range b.services {
 		if !endpoints.Computed(s) {
 			continue
 		}
-		pods := index.Behind(s)
+		pods := index.Behind(s, v.origins)
 		b.settled(v.kinds.endpoints, endpoints.Endpoints(s, pods))
 		for _, one := range endpoints.Slices(s, pods) {
 			b.settled(v.kinds.slice, one)

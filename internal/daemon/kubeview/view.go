@@ -104,10 +104,12 @@ type View struct {
 
 	mu sync.Mutex // guards all below
 	// lives and the memos belong to the last build.
-	lives        records
-	objects      memo
-	pods         memo
-	lastPods     []*corev1.Pod
+	lives    records
+	objects  memo
+	pods     memo
+	lastPods []*corev1.Pod
+	// origins are the sources of the pods and Services that were seen last.
+	origins      *model.Origins
 	seenPods     bool // all pods have been seen once: lastPods are those
 	revisions    map[metav1.Object]string
 	events       *eventview.Events

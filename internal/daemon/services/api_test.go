@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"monopod/internal/model"
 )
 
 func TestTheServiceOfTheAPIExistsOncePodsUseIt(t *testing.T) {
@@ -31,7 +33,7 @@ func TestTheServiceOfTheAPIExistsOncePodsUseIt(t *testing.T) {
 		n := network(t.TempDir(), "10.87.0.0/16", c.subnet, f)
 		n.cfg.API = func() []netip.AddrPort { return c.behind }
 		n.Prepare(t.Context())
-		if _, err := n.update(t.Context(), f.pods, f.services); err != nil {
+		if _, err := n.update(t.Context(), model.Endpoints{Pods: f.pods, Services: f.services}); err != nil {
 			t.Fatal(err)
 		}
 		at := n.APIAddress()

@@ -20,6 +20,7 @@ import (
 
 	"monopod/internal/config"
 	"monopod/internal/daemon/containers"
+	"monopod/internal/model"
 	"monopod/manifests"
 	"monopod/runner/service"
 )
@@ -41,7 +42,7 @@ type State interface {
 	// Subscribe returns a channel that receives a value after each change, and a function that ends the subscription.
 	Subscribe() (<-chan struct{}, func())
 	// Endpoints returns the pods and the Services; ok is false while the pods are not known.
-	Endpoints() (pods []*corev1.Pod, services []*corev1.Service, ok bool)
+	Endpoints() (e model.Endpoints, ok bool)
 	// Services returns the Services, which are known before the pods are; ok is false before that.
 	Services() (services []*corev1.Service, ok bool)
 	// AddressedServices returns those of them whose addresses an API server has given.

@@ -21,6 +21,7 @@ import (
 
 	"monopod/internal/config"
 	"monopod/internal/daemon/containers"
+	"monopod/internal/model"
 	"monopod/manifests"
 	"monopod/runner/service"
 )
@@ -82,10 +83,10 @@ func (f *fake) set(edit func()) {
 
 func (f *fake) Subscribe() (<-chan struct{}, func()) { return f.changed, func() {} }
 
-func (f *fake) Endpoints() ([]*corev1.Pod, []*corev1.Service, bool) {
+func (f *fake) Endpoints() (model.Endpoints, bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.pods, f.services, f.known
+	return model.Endpoints{Pods: f.pods, Services: f.services}, f.known
 }
 
 func (f *fake) Services() ([]*corev1.Service, bool) {
@@ -307,7 +308,7 @@ func TestRulesAndNamesFollowThePods(t *testing.T) {
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
-			n.Run(ctx, func(_ []*corev1.Pod, services []*corev1.Service) { named = append(named, services[0].Spec.ClusterIP) })
+			n.Run(ctx, func(e model.Endpoints) { named = append(named, e.Services[0].Spec.ClusterIP) })
 		}()
 		step := func(what string, edit func(), ports, ends int) {
 			t.Helper()
@@ -391,7 +392,7 @@ func TestARestartKeepsAddressesInUse(t *testing.T) {
 			}
 			ctx, cancel := context.WithCancel(t.Context())
 			done := make(chan struct{})
-			go func() { defer close(done); n.Run(ctx, func([]*corev1.Pod, []*corev1.Service) {}) }()
+			go func() { defer close(done); n.Run(ctx, func(model.Endpoints) {}) }()
 			time.Sleep(time.Second)
 			synctest.Wait()
 			f.set(func() { f.unsupported = nil })
@@ -477,7 +478,7 @@ func TestLoadBalancersFollowTheAddressOfTheMachine(t *testing.T) {
 	n.Prepare(t.Context())
 	for _, ip := range []string{"192.0.2.7", "192.0.2.8"} {
 		n.cfg.Addresses = func() ([]string, error) { return []string{ip, "none"}, nil }
-		if _, err := n.update(t.Context(), []*corev1.Pod{web("10.87.0.2")}, f.services); err != nil {
+		if _, err := n.update(t.Context(), model.Endpoints{Pods: []*corev1.Pod{web("10.87.0.2")}, Services: f.services}); err != nil {
 			t.Fatal(err)
 		}
 		if in := n.Allocated("default", "front").Status.LoadBalancer.Ingress; len(in) != 1 || in[0].IP != ip {
@@ -485,7 +486,7 @@ func TestLoadBalancersFollowTheAddressOfTheMachine(t *testing.T) {
 		}
 	}
 	n.cfg.Addresses = func() ([]string, error) { return nil, errors.New("no") }
-	if given, err := n.update(t.Context(), nil, f.services); err != nil || len(given[0].Status.LoadBalancer.Ingress) != 1 {
+	if given, err := n.update(t.Context(), model.Endpoints{Services: f.services}); err != nil || len(given[0].Status.LoadBalancer.Ingress) != 1 {
 		t.Errorf("%v, %v", given, err)
 	}
 	if n.Allocated("default", "other") != nil {

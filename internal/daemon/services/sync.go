@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"monopod/internal/model"
 	"monopod/internal/pause"
 	"monopod/runner/service"
 )
@@ -33,15 +34,15 @@ func (n *Manager) addAPIBackends(t *service.Table) {
 }
 
 // update updates the kernel rules for Services, and returns the Services with their addresses.
-func (n *Manager) update(ctx context.Context, pods []*corev1.Pod, all []*corev1.Service) ([]*corev1.Service, error) {
+func (n *Manager) update(ctx context.Context, e model.Endpoints) ([]*corev1.Service, error) {
 	n.readNode()
-	rules, given := n.active(), n.assign(all, true)
+	rules, given := n.active(), n.assign(e.Services, true)
 	if rules == nil {
 		return given, nil
 	}
 	var t service.Table
-	if slices.ContainsFunc(pods, func(p *corev1.Pod) bool { return len(p.Status.PodIPs) > 0 }) { // without pods nothing of them may stay on the machine
-		t = service.Plan(given, pods, n.remembered())
+	if slices.ContainsFunc(e.Pods, func(p *corev1.Pod) bool { return len(p.Status.PodIPs) > 0 }) { // without pods nothing of them may stay on the machine
+		t = service.Plan(model.Endpoints{Services: given, Pods: e.Pods, Origins: e.Origins}, n.remembered())
 		n.addAPIBackends(&t)
 		t.Ranges = n.refusing()
 	}
@@ -99,7 +100,7 @@ func (n *Manager) watch(ctx context.Context) {
 
 // Run keeps names and rules up to date until ctx ends. named, which may be nil, is called with the pods and the Services whenever they have
 // changed, after the rules. While pods cannot be observed, nothing changes.
-func (n *Manager) Run(ctx context.Context, named func([]*corev1.Pod, []*corev1.Service)) {
+func (n *Manager) Run(ctx context.Context, named func(model.Endpoints)) {
 	n.mu.Lock()
 	idle := n.rules == nil && !n.waits && named == nil
 	n.mu.Unlock()
@@ -144,15 +145,15 @@ func (n *Manager) Run(ctx context.Context, named func([]*corev1.Pod, []*corev1.S
 }
 
 // pass updates once, and returns when to update again; 0 means with the next change.
-func (n *Manager) pass(ctx context.Context, named func([]*corev1.Pod, []*corev1.Service), damaged bool) time.Duration {
+func (n *Manager) pass(ctx context.Context, named func(model.Endpoints), damaged bool) time.Duration {
 	again := time.Duration(0)
-	if pods, all, ok := n.cfg.State.Endpoints(); ok {
-		given, err := n.update(ctx, pods, all)
+	if e, ok := n.cfg.State.Endpoints(); ok {
+		given, err := n.update(ctx, e)
 		if err != nil {
 			again = longestGather
 		}
 		if named != nil {
-			named(pods, given)
+			named(model.Endpoints{Pods: e.Pods, Services: given, Origins: e.Origins})
 		}
 	} else {
 		again = poll

@@ -53,7 +53,7 @@ func TestBeforeAnythingIsKnownTheDaemonIsStarting(t *testing.T) {
 		if _, _, complete := s.Current(); complete || s.TroubleText() != node.ErrStarting.Error() {
 			t.Errorf("%s: complete %t, %q", name, complete, s.TroubleText())
 		}
-		if _, _, ok := s.Endpoints(); ok || s.Empty() {
+		if _, ok := s.Endpoints(); ok || s.Empty() {
 			t.Errorf("%s: names are answered, or nothing is there", name)
 		}
 	}
@@ -162,12 +162,13 @@ func TestNamesAreAnsweredForThePodsAndServicesOnceAllPodsWereLookedAt(t *testing
 		s.Publish(d)
 		rt.Blind(runtimetest.ErrBlind)
 		s.pool = pool.New(rt, pool.Config{})
-		if _, _, ok := s.Endpoints(); ok {
+		if _, ok := s.Endpoints(); ok {
 			t.Error("names are answered before the pods were looked at")
 		}
 		rt.Blind(nil)
 		open(t, s, rt)
-		pods, services, ok := s.Endpoints()
+		e, ok := s.Endpoints()
+		pods, services := e.Pods, e.Services
 		if !ok || len(pods) != 2 || len(services) != 1 || services[0].Name != "front" {
 			t.Errorf("%d pods, services %v, %t", len(pods), services, ok)
 		}

@@ -38,6 +38,8 @@ type Store struct {
 	Removals  Removals
 	// Rollouts receives the desired pods and passes them to the pool.
 	Rollouts *rollout.Controller
+	// Spaces are the boundaries between sources; nil means that there are none.
+	Spaces *manifests.Spaces
 	// replaced has a lock of its own, as those above.
 	replaced replacements
 
@@ -159,20 +161,34 @@ func (s *Store) Expandable(pool *pool.Pool) (d model.Desired, ok bool) {
 	return s.desired, s.Workloads.isEnabled() && s.published && s.pool == pool
 }
 
-// Endpoints returns the pods and the Services; ok is false until the pool has observed each pod, and without a pool.
-func (s *Store) Endpoints() (pods []*corev1.Pod, services []*corev1.Service, ok bool) {
+// Endpoints returns the pods and the Services with their sources; ok is false until the pool has observed each pod, and without a pool.
+func (s *Store) Endpoints() (e model.Endpoints, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.pool == nil || !s.published {
-		return nil, nil, false
+		return e, false
 	}
 	if s.seen = s.seen || s.pool.Seen(); !s.seen {
-		return nil, nil, false
+		return e, false
 	}
+	e.Origins = &model.Origins{Spaces: s.Spaces, Pods: map[manifests.Key]string{}, Services: serviceSources(s.desired.Objects)}
 	for _, st := range s.pool.Pods() {
-		pods = append(pods, st.Pod)
+		e.Pods = append(e.Pods, st.Pod)
+		e.Origins.Pods[st.Key()] = st.Origin.Source
 	}
-	return pods, s.servicesLocked(), true
+	e.Services = s.servicesLocked()
+	return e, true
+}
+
+// serviceSources returns the sources of Services.
+func serviceSources(objects []*manifests.Object) map[manifests.Key]string {
+	all := map[manifests.Key]string{}
+	for _, o := range objects {
+		if s, ok := o.Object.(*corev1.Service); ok {
+			all[manifests.Key{Namespace: s.Namespace, Name: s.Name}] = o.Origin.Source
+		}
+	}
+	return all
 }
 
 // Services returns the desired Services; ok is false before the first desired state.

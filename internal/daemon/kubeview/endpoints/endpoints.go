@@ -18,6 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
+	"monopod/internal/model"
 	"monopod/manifests"
 )
 
@@ -42,14 +43,14 @@ func NewIndex(pods []*corev1.Pod) Index {
 }
 
 // Behind returns the pods that a Service selects; none if it has no selector.
-func (x Index) Behind(s *corev1.Service) []*corev1.Pod {
+func (x Index) Behind(s *corev1.Service, o *model.Origins) []*corev1.Pod {
 	if len(s.Spec.Selector) == 0 || s.Spec.Type == corev1.ServiceTypeExternalName {
 		return nil
 	}
 	match := labels.SelectorFromSet(s.Spec.Selector)
 	var out []*corev1.Pod
 	for _, p := range x[s.Namespace] {
-		if match.Matches(labels.Set(p.Labels)) {
+		if match.Matches(labels.Set(p.Labels)) && o.Selects(s, p) {
 			out = append(out, p)
 		}
 	}

@@ -156,7 +156,7 @@ func TestEndpointsOfServices(t *testing.T) {
 		},
 	} {
 		s := service(c.change)
-		if got := lines(s, endpoints.NewIndex(c.pods).Behind(s)); !slices.Equal(got, c.want) {
+		if got := lines(s, endpoints.NewIndex(c.pods).Behind(s, nil)); !slices.Equal(got, c.want) {
 			t.Errorf("%s:\n%s, want\n%s", name, strings.Join(got, "\n"), strings.Join(c.want, "\n"))
 		}
 	}
@@ -168,7 +168,7 @@ func TestServicesWithoutEndpoints(t *testing.T) {
 		"another name": func(s *corev1.Service) { s.Spec.Type = corev1.ServiceTypeExternalName },
 	} {
 		s := service(change)
-		if endpoints.Computed(s) || endpoints.NewIndex([]*corev1.Pod{pod("a", nil, "10.1.0.1")}).Behind(s) != nil {
+		if endpoints.Computed(s) || endpoints.NewIndex([]*corev1.Pod{pod("a", nil, "10.1.0.1")}).Behind(s, nil) != nil {
 			t.Errorf("%s: it has endpoints", name)
 		}
 	}
@@ -206,7 +206,7 @@ func TestLargeServicesHaveSeveralSlices(t *testing.T) {
 		pods = append(pods, pod(fmt.Sprintf("p%03d", i), nil, fmt.Sprintf("10.1.%d.%d", i/250, i%250+1)))
 	}
 	s := service(nil)
-	all := endpoints.Slices(s, endpoints.NewIndex(pods).Behind(s))
+	all := endpoints.Slices(s, endpoints.NewIndex(pods).Behind(s, nil))
 	names, count := map[string]bool{}, 0
 	for _, slice := range all {
 		names[slice.Name] = true
