@@ -7,13 +7,8 @@ import (
 	"testing"
 
 	"monopod/manifests"
-	"monopod/manifests/decode"
+	"monopod/manifests/spaces/spacestest"
 )
-
-// spaces has two local sources, and three others.
-func spaces(sharing map[string][]string) *manifests.Spaces {
-	return &manifests.Spaces{Local: []string{"file", "applied", "apiserver"}, Sharing: sharing}
-}
 
 func TestASourceHasASpaceAndSeesOnlyThat(t *testing.T) {
 	for _, c := range []struct {
@@ -54,7 +49,7 @@ func TestASourceHasASpaceAndSeesOnlyThat(t *testing.T) {
 		if ns, n, ok := strings.Cut(name, "/"); ok {
 			id.Namespace, id.Name = ns, n
 		}
-		if got := spaces(c.sharing).Sees(c.reader, c.owner, id.Kind, id.Namespace); got != c.want {
+		if got := spacestest.Spaces(c.sharing).Sees(c.reader, c.owner, id.Kind, id.Namespace); got != c.want {
 			t.Errorf("%s reads %s of %s with %v: %t", c.reader, c.id, c.owner, c.sharing, got)
 		}
 		if !(*manifests.Spaces)(nil).Sees(c.reader, c.owner, id.Kind, id.Namespace) {
@@ -63,55 +58,6 @@ func TestASourceHasASpaceAndSeesOnlyThat(t *testing.T) {
 	}
 }
 
-// from decodes objects of a source.
-func from(t *testing.T, source, text string) []*manifests.Object {
-	t.Helper()
-	c, err := decode.All("/"+source+".yaml", []byte(text), decode.Options{Source: source})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return c.Objects
-}
-
-// podOf decodes a pod of a source.
-func podOf(t *testing.T, source, text string) *manifests.Pod {
-	t.Helper()
-	c, err := decode.All("/"+source+".yaml", []byte(text), decode.Options{Source: source})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return c.Pods[0]
-}
-
-const (
-	everything = `---
-{apiVersion: v1, kind: ConfigMap, metadata: {name: m}, data: {by: SOURCE}}
----
-{apiVersion: v1, kind: Secret, metadata: {name: s}, stringData: {by: SOURCE}}
----
-{apiVersion: v1, kind: PersistentVolumeClaim, metadata: {name: c}, spec: {accessModes: [ReadWriteOnce], volumeName: v, resources: {requests: {storage: 1Gi}}}}
----
-{apiVersion: v1, kind: PersistentVolume, metadata: {name: v}, spec: {accessModes: [ReadWriteOnce], capacity: {storage: 1Gi}, hostPath: {path: /x}}}
----
-{apiVersion: storage.k8s.io/v1, kind: StorageClass, metadata: {name: k}, provisioner: x/y}
----
-{apiVersion: node.k8s.io/v1, kind: RuntimeClass, metadata: {name: k}, handler: h}
----
-{apiVersion: scheduling.k8s.io/v1, kind: PriorityClass, metadata: {name: k}, value: 7}
-`
-	user = `
-apiVersion: v1
-kind: Pod
-metadata: {name: p}
-spec:
-  runtimeClassName: k
-  priorityClassName: k
-  imagePullSecrets: [{name: s}]
-  volumes: [{name: m, configMap: {name: m}}, {name: c, persistentVolumeClaim: {claimName: c}}]
-  containers: [{name: c, image: i}]
-`
-)
-
 // seen describes what a pod gets.
 func seen(r *manifests.Refs) string {
 	return fmt.Sprintf("%d %d %d %d %d %t %t", len(r.ConfigMaps), len(r.Secrets), len(r.Claims), len(r.Volumes), len(r.Classes), r.RuntimeClass != nil, r.PriorityClass != nil)
@@ -119,7 +65,7 @@ func seen(r *manifests.Refs) string {
 
 func TestAPodGetsOnlyTheObjectsOfItsSpace(t *testing.T) {
 	of := func(source string) []*manifests.Object {
-		return from(t, source, strings.ReplaceAll(everything, "SOURCE", source))
+		return spacestest.Everything(t, source)
 	}
 	for _, c := range []struct {
 		name, reader, owner string
@@ -136,12 +82,12 @@ func TestAPodGetsOnlyTheObjectsOfItsSpace(t *testing.T) {
 		{"shared in a namespace", "fleet", "applied", map[string][]string{"fleet": {"applied/default"}}, "1 1 1 0 1 true true", 0},
 		{"shared in another namespace", "fleet", "applied", map[string][]string{"fleet": {"applied/x"}}, "0 0 0 0 1 true true", 3},
 	} {
-		objects := manifests.NewObjectsIn(spaces(c.sharing), of(c.owner))
-		pod := manifests.WithRefs(podOf(t, c.reader, user), nil, objects)
+		objects := manifests.NewObjectsIn(spacestest.Spaces(c.sharing), of(c.owner))
+		pod := manifests.WithRefs(spacestest.Pod(t, c.reader), nil, objects)
 		if got := seen(pod.Refs); got != c.want || len(pod.Refs.Hidden) != c.hidden {
 			t.Errorf("%s: %s, want %s; hidden %v", c.name, got, c.want, pod.Refs.Hidden)
 		}
-		if again := manifests.WithRefs(podOf(t, c.reader, user), pod, manifests.NewObjectsIn(spaces(c.sharing), objects.OfKind("Secret"))); again.Refs.Same(pod.Refs) {
+		if again := manifests.WithRefs(spacestest.Pod(t, c.reader), pod, manifests.NewObjectsIn(spacestest.Spaces(c.sharing), objects.OfKind("Secret"))); again.Refs.Same(pod.Refs) {
 			t.Errorf("%s: what is missing is not noticed", c.name)
 		}
 	}
@@ -149,16 +95,16 @@ func TestAPodGetsOnlyTheObjectsOfItsSpace(t *testing.T) {
 
 // A ConfigMap of another source replaced that of a local pod, because that source had precedence.
 func TestOfTwoObjectsWithOneNameTheLocalOneCounts(t *testing.T) {
-	list := slices.Concat(from(t, "fleet", strings.ReplaceAll(everything, "SOURCE", "fleet")), from(t, "applied", strings.ReplaceAll(everything, "SOURCE", "applied")))
-	objects := manifests.NewObjectsIn(spaces(nil), list)
+	list := slices.Concat(spacestest.Everything(t, "fleet"), spacestest.Everything(t, "applied"))
+	objects := manifests.NewObjectsIn(spacestest.Spaces(nil), list)
 	if m := objects.ConfigMap("default", "m"); m.Data["by"] != "applied" {
 		t.Errorf("it is that of %s", m.Data["by"])
 	}
-	local := manifests.WithRefs(podOf(t, "file", user), nil, objects)
+	local := manifests.WithRefs(spacestest.Pod(t, "file"), nil, objects)
 	if got := seen(local.Refs); got != "1 1 1 1 1 true true" || local.Refs.ConfigMap("m").Data["by"] != "applied" {
 		t.Error(got)
 	}
-	if other := manifests.WithRefs(podOf(t, "fleet", user), nil, objects); other.Refs.ConfigMap("m") != nil || len(other.Refs.Hidden) != 3 {
+	if other := manifests.WithRefs(spacestest.Pod(t, "fleet"), nil, objects); other.Refs.ConfigMap("m") != nil || len(other.Refs.Hidden) != 3 {
 		t.Errorf("%v", other.Refs.Hidden)
 	}
 }
@@ -166,17 +112,17 @@ func TestOfTwoObjectsWithOneNameTheLocalOneCounts(t *testing.T) {
 // A claim gets the volumes and classes of its own space, whichever pod mounts it.
 func TestTheStorageOfAClaimIsThatOfItsSpace(t *testing.T) {
 	parts := func(source string, kinds ...string) []*manifests.Object {
-		all := from(t, source, strings.ReplaceAll(everything, "SOURCE", source))
+		all := spacestest.Everything(t, source)
 		return slices.DeleteFunc(all, func(o *manifests.Object) bool { return !slices.Contains(kinds, o.Kind) })
 	}
 	shared := map[string][]string{"fleet": {"applied/default"}, "applied": {"fleet"}}
-	objects := manifests.NewObjectsIn(spaces(shared), slices.Concat(parts("applied", "PersistentVolumeClaim"), parts("fleet", "PersistentVolume", "StorageClass", "ConfigMap")))
-	pod := manifests.WithRefs(podOf(t, "fleet", user), nil, objects)
+	objects := manifests.NewObjectsIn(spacestest.Spaces(shared), slices.Concat(parts("applied", "PersistentVolumeClaim"), parts("fleet", "PersistentVolume", "StorageClass", "ConfigMap")))
+	pod := manifests.WithRefs(spacestest.Pod(t, "fleet"), nil, objects)
 	if s := pod.Refs.Storage("c"); len(pod.Refs.Claims) != 1 || len(pod.Refs.Volumes) != 1 || s.Reader != "applied" || len(s.Volumes) != 1 {
 		t.Errorf("%s, storage of %s", seen(pod.Refs), s.Reader) // the local space may read fleet
 	}
-	objects = manifests.NewObjectsIn(spaces(map[string][]string{"fleet": {"applied/default"}}), slices.Concat(parts("applied", "PersistentVolumeClaim"), parts("fleet", "PersistentVolume", "StorageClass", "ConfigMap")))
-	pod = manifests.WithRefs(podOf(t, "fleet", user), nil, objects)
+	objects = manifests.NewObjectsIn(spacestest.Spaces(map[string][]string{"fleet": {"applied/default"}}), slices.Concat(parts("applied", "PersistentVolumeClaim"), parts("fleet", "PersistentVolume", "StorageClass", "ConfigMap")))
+	pod = manifests.WithRefs(spacestest.Pod(t, "fleet"), nil, objects)
 	s := pod.Refs.Storage("c")
 	if len(s.Volumes)+len(s.Classes) != 0 || s.Owner(manifests.ObjectID{Kind: "PersistentVolume", Name: "v"}) != "fleet" {
 		t.Errorf("the claim of applied can be bound to %v", s.Volumes)

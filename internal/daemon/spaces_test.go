@@ -15,20 +15,9 @@ import (
 	"monopod/internal/config"
 	"monopod/internal/daemontest"
 	"monopod/internal/model"
-	"monopod/manifests"
-	"monopod/manifests/decode"
+	"monopod/manifests/spaces/spacestest"
 	"monopod/runner/runtimetest"
 )
-
-// contentOf decodes documents of a source.
-func contentOf(t *testing.T, source, text string) *manifests.Content {
-	t.Helper()
-	c, err := decode.All("/"+source+".yaml", []byte(text), decode.Options{Source: source})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return c
-}
 
 // TestAPodKeepsRunningWithoutTheObjectsOfAnotherSpace: the first daemon has no boundaries, as versions before; the second has, and the same
 // containers. The pod uses objects of each kind.
@@ -58,8 +47,8 @@ spec:
 `
 	synctest.Test(t, func(t *testing.T) {
 		rt, out := runtimetest.NewFake(), &daemontest.SyncBuffer{}
-		read := contentOf(t, "fleet", strings.ReplaceAll(pod, "SCRIPT", fmt.Sprintf("%q", runtimetest.ScriptServe)))
-		theirs := contentOf(t, "site", objects)
+		read := spacestest.Content(t, "fleet", strings.ReplaceAll(pod, "SCRIPT", fmt.Sprintf("%q", runtimetest.ScriptServe)))
+		theirs := spacestest.Content(t, "site", objects)
 		run := func(level string, sharing map[string][]string) string {
 			c := newTestCore(t, rt)
 			c.deps.Log = slog.New(slog.NewTextHandler(out, nil))

@@ -76,6 +76,7 @@ func allowed() map[string][]string {
 		"monopod/manifests/explain":               {"monopod/internal/quantity", "monopod/manifests", "monopod/manifests/document", "monopod/manifests/schema"},
 		"monopod/manifests/kinds":                 {"monopod/manifests", "monopod/manifests/document", "monopod/manifests/explain"},
 		"monopod/manifests/fates":                 {"monopod/manifests", "monopod/manifests/document", "monopod/manifests/explain", "monopod/manifests/schema"},
+		"monopod/manifests/spaces/spacestest":     {"monopod/manifests", "monopod/manifests/decode"},
 		"monopod/manifests/validate":              {"monopod/manifests", "monopod/manifests/schema", "monopod/manifests/validate/check", "monopod/manifests/validate/container", "monopod/manifests/validate/storage"},
 		"monopod/manifests/validate/check":        {},
 		"monopod/manifests/validate/storage":      {"monopod/internal/hostarg", "monopod/manifests", "monopod/manifests/schema", "monopod/manifests/validate/check"},

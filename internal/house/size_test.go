@@ -26,7 +26,7 @@ const (
 func testSupport() []string {
 	return []string{
 		"e2e/", "examples/", "internal/atomicfile/damagetest", "internal/daemontest/", "internal/house", "internal/loopback",
-		"internal/testfiles", "manifests/manifesttest", "manifests/validate/validatetest", "node/apiserver/apitest", "runner/ctrd/dirtest", "runner/ctrd/embed/embedtest",
+		"internal/testfiles", "manifests/manifesttest", "manifests/spaces/spacestest", "manifests/validate/validatetest", "node/apiserver/apitest", "runner/ctrd/dirtest", "runner/ctrd/embed/embedtest",
 		"runner/ctrd/image/registrytest", "runner/runtimetest", "runner/spec/spectest",
 		"watcher/watchertest",
 	}

@@ -7,67 +7,13 @@ import (
 
 	"monopod/internal/sharing"
 	"monopod/manifests"
-	"monopod/manifests/decode"
-)
-
-// spaces has two local sources, and three others.
-func spaces(sharing map[string][]string) *manifests.Spaces {
-	return &manifests.Spaces{Local: []string{"file", "applied", "apiserver"}, Sharing: sharing}
-}
-
-// from decodes objects of a source.
-func from(t *testing.T, source, text string) []*manifests.Object {
-	t.Helper()
-	c, err := decode.All("/"+source+".yaml", []byte(text), decode.Options{Source: source})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return c.Objects
-}
-
-// podOf decodes a pod of a source.
-func podOf(t *testing.T, source, text string) *manifests.Pod {
-	t.Helper()
-	c, err := decode.All("/"+source+".yaml", []byte(text), decode.Options{Source: source})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return c.Pods[0]
-}
-
-const (
-	everything = `---
-{apiVersion: v1, kind: ConfigMap, metadata: {name: m}, data: {by: SOURCE}}
----
-{apiVersion: v1, kind: Secret, metadata: {name: s}, stringData: {by: SOURCE}}
----
-{apiVersion: v1, kind: PersistentVolumeClaim, metadata: {name: c}, spec: {accessModes: [ReadWriteOnce], volumeName: v, resources: {requests: {storage: 1Gi}}}}
----
-{apiVersion: v1, kind: PersistentVolume, metadata: {name: v}, spec: {accessModes: [ReadWriteOnce], capacity: {storage: 1Gi}, hostPath: {path: /x}}}
----
-{apiVersion: storage.k8s.io/v1, kind: StorageClass, metadata: {name: k}, provisioner: x/y}
----
-{apiVersion: node.k8s.io/v1, kind: RuntimeClass, metadata: {name: k}, handler: h}
----
-{apiVersion: scheduling.k8s.io/v1, kind: PriorityClass, metadata: {name: k}, value: 7}
-`
-	user = `
-apiVersion: v1
-kind: Pod
-metadata: {name: p}
-spec:
-  runtimeClassName: k
-  priorityClassName: k
-  imagePullSecrets: [{name: s}]
-  volumes: [{name: m, configMap: {name: m}}, {name: c, persistentVolumeClaim: {claimName: c}}]
-  containers: [{name: c, image: i}]
-`
+	"monopod/manifests/spaces/spacestest"
 )
 
 func TestAllHiddenReferencesAreListed(t *testing.T) {
-	list := from(t, "applied", strings.ReplaceAll(everything, "SOURCE", "applied"))
-	pods := []*manifests.Pod{podOf(t, "fleet", user), podOf(t, "file", user)}
-	hidden := sharing.List(pods, manifests.NewObjectsIn(spaces(nil), list))
+	list := spacestest.Everything(t, "applied")
+	pods := []*manifests.Pod{spacestest.Pod(t, "fleet"), spacestest.Pod(t, "file")}
+	hidden := sharing.List(pods, manifests.NewObjectsIn(spacestest.Spaces(nil), list))
 	var all []string
 	for _, h := range hidden {
 		all = append(all, h.String())
@@ -81,9 +27,9 @@ func TestAllHiddenReferencesAreListed(t *testing.T) {
 	if got := sharing.Value(hidden, shared); got != "{fleet: [site/x, applied/default], site: [file]}" || len(shared["fleet"]) != 1 {
 		t.Error(got)
 	}
-	claim := slices.Concat(from(t, "fleet", "apiVersion: v1\nkind: PersistentVolumeClaim\nmetadata: {name: c}\nspec: {accessModes: [ReadWriteOnce], volumeName: v, resources: {requests: {storage: 1Gi}}}\n"),
+	claim := slices.Concat(spacestest.Content(t, "fleet", "apiVersion: v1\nkind: PersistentVolumeClaim\nmetadata: {name: c}\nspec: {accessModes: [ReadWriteOnce], volumeName: v, resources: {requests: {storage: 1Gi}}}\n").Objects,
 		slices.DeleteFunc(list, func(o *manifests.Object) bool { return o.Kind != "PersistentVolume" }))
-	hidden = sharing.List(pods[:1], manifests.NewObjectsIn(spaces(nil), claim))
+	hidden = sharing.List(pods[:1], manifests.NewObjectsIn(spacestest.Spaces(nil), claim))
 	if len(hidden) != 1 || hidden[0].Object.Kind != "PersistentVolume" || sharing.Value(hidden, nil) != "{fleet: [applied]}" {
 		t.Errorf("%v", hidden)
 	}
