@@ -30,9 +30,13 @@ LEAN    := -gcflags=all=-l $(addprefix -gcflags=,std= github.com/klauspost/...= 
 # Programs that mostly wait for the kernel: 0.7 MB less in the bundle.
 SMALL   := -gcflags=all=-l -ldflags "-s -w -funcalign=16"
 
-# End-to-end tests in the configuration that the gate compiles. Those that measure themselves have no race detector.
-E2E     := $(GO) test -race -trimpath -vet=off -count=1 -tags $(TAGS),e2e
-CALM    := $(GO) test -trimpath -vet=off -count=1 -tags $(TAGS),e2e
+# End-to-end tests in the configuration that the gate compiles. Those that measure, or are in a virtual machine, have no race detector.
+E2E     := $(GO) test -race -trimpath -vet=off -tags $(TAGS),e2e
+STILL   := CGO_ENABLED=0 $(GO) test -trimpath -vet=off -tags $(TAGS),e2e
+# Those of ./e2e are two programs for all stages.
+TESTS   := -test.paniconexit0 -test.v -test.timeout
+RUN     := $(CACHE)/e2e/e2e.test $(TESTS)
+MEASURE := $(CACHE)/e2e/still.test $(TESTS)
 
 .PHONY: build bundle tools cross monopod shim cni
 
@@ -97,9 +101,9 @@ $(addprefix $(KUBERNETES)/,$(KUBE_PROGRAMS)): $(KUBE_MOD)
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags "-s -w $(KUBE_LINK)" -modfile=$< -o $@ k8s.io/kubernetes/cmd/$(@F)
 
 ## test-apiserver: the add-on against a real kube-apiserver and etcd, and a short soak, for which that comes and goes
-test-apiserver: kubernetes
-	$(E2E) -timeout 10m ./node/apiserver/...
-	$(E2E) -timeout 15m ./e2e -run 'APIServer|Kubectl|^TestSoak$$'
+test-apiserver: kubernetes e2e-tests
+	$(E2E) -count=1 -v -timeout 10m ./node/apiserver/...
+	cd e2e && $(RUN) 15m -test.run 'APIServer|Kubectl|^TestSoak$$'
 
 # Unmodified clients of the Kubernetes API, each from its own modules, and programs built with their libraries. Their modules have
 # the versions of ours where they can, and there is no -trimpath: what tests compile is not compiled again.
@@ -129,13 +133,13 @@ $(CLIENTS)/operator: .ci/modules/operator.mod $(wildcard e2e/testdata/clients/op
 	$(IN_PODS) -modfile=$< -o $@ ./e2e/testdata/clients/operator
 
 ## test-clients: Helm, k9s, Prometheus' discovery, client-go, controller-runtime and kubectl of two minor versions ago against a real daemon
-test-clients: kubernetes clients
-	$(E2E) -timeout 15m -v ./e2e -run '^TestClient'
+test-clients: kubernetes clients e2e-tests
+	cd e2e && $(RUN) 15m -test.run '^TestClient'
 
 ## golden: the same requests to a real kube-apiserver and to monopod; allowed differences are in e2e/testdata/golden/allowed.yaml
 .PHONY: golden
-golden: kubernetes e2e-binaries
-	MONOPOD_E2E_BIN=$(BIN)/e2e $(E2E) -timeout 10m ./e2e -run '^TestGoldenAPIServer$$'
+golden: kubernetes e2e-binaries e2e-tests
+	cd e2e && MONOPOD_E2E_BIN=$(BIN)/e2e $(RUN) 10m -test.run '^TestGoldenAPIServer$$'
 
 # The suite of Kubernetes that a node has to pass, and what its images run.
 CONFORMANCE := $(CACHE)/conformance
@@ -156,19 +160,19 @@ $(CONFORMANCE)/nnp: $(KUBE_MOD)
 $(CONFORMANCE)/localhost.%: $(KUBE_MOD)
 	install -m 644 "$$($(GO) list -m -modfile=$< -f '{{.Dir}}' k8s.io/kubernetes)/test/images/agnhost/porter/$(@F)" $@
 
-CONFORM := MONOPOD_CONFORMANCE='$(or $(CONFORMANCE_SPECS),all)' MONOPOD_E2E_PATIENCE=$${MONOPOD_E2E_PATIENCE:-2m} $(E2E) -timeout 90m ./e2e -v
+CONFORM := cd e2e && MONOPOD_CONFORMANCE='$(or $(CONFORMANCE_SPECS),all)' MONOPOD_E2E_PATIENCE=$${MONOPOD_E2E_PATIENCE:-2m} $(RUN) 90m
 
 ## conformance: Kubernetes' own specs for nodes, against monopod alone (CONFORMANCE_SPECS=all, 1/3 as CI does, or a regular expression)
-conformance: conformance-programs
-	$(CONFORM) -run '^TestConformanceAlone$$'
+conformance: conformance-programs e2e-tests
+	$(CONFORM) -test.run '^TestConformanceAlone$$'
 
 ## conformance-control-plane: the same with monopod as the node of a real control plane
-conformance-control-plane: conformance-programs
-	$(CONFORM) -run '^TestConformance$$'
+conformance-control-plane: conformance-programs e2e-tests
+	$(CONFORM) -test.run '^TestConformance$$'
 
 # ---- running and testing -------------------------------------------------------------------------------------
 
-.PHONY: run test test-all unit random attack e2e e2e-binaries soak soak-api figures-api vm-test vm-powercut vm-systemd-test lint fmt format generate bench bench-scale clean
+.PHONY: run test test-all unit random attack e2e e2e-binaries e2e-tests still-tests soak soak-api figures-api vm-test vm-powercut vm-systemd-test lint fmt format generate bench bench-scale clean
 
 ## run: the hello example on this machine; Ctrl-C removes it
 run:
@@ -202,7 +206,7 @@ e2e: build bundle tools
 
 ## attack: the tests named TestAttack in their large variant, as root: hostile manifests, sources, archives and clients, damaged files, kills
 attack: build tools e2e-binaries
-	MONOPOD_ATTACK=1 MONOPOD_E2E_BIN=$(BIN)/e2e MONOPOD_E2E_PATIENCE=2m $(CALM) -p 1 -timeout 3h -v -run '^TestAttack' \
+	MONOPOD_ATTACK=1 MONOPOD_E2E_BIN=$(BIN)/e2e MONOPOD_E2E_PATIENCE=2m $(STILL) -count=1 -p 1 -timeout 3h -v -run '^TestAttack' \
 		$$(grep -rl --include='*_test.go' '^func TestAttack' . | xargs -n1 dirname | sort -u)
 
 # The agent under test has the race detector; clients have not, they would take a second to start.
@@ -219,17 +223,23 @@ e2e-binaries: monopod shim $(CNI) $(CACHE)/runc $(BIN)/tools/containerd
 	cp -a --remove-destination $(BIN)/tools/containerd $(BIN)/e2e/tools/
 
 ## soak: a hundred pods in trouble of all kinds for half an hour (MONOPOD_SOAK=5m: for five minutes)
-soak: build kubernetes
-	MONOPOD_SOAK=$${MONOPOD_SOAK:-30m} $(E2E) -timeout 3h -v -run '^TestSoak$$' ./e2e
+soak: build kubernetes e2e-tests
+	cd e2e && MONOPOD_SOAK=$${MONOPOD_SOAK:-30m} $(RUN) 3h -test.run '^TestSoak$$'
 
-## soak-api: clients of the Kubernetes API change everything at random while the agent is killed, for half an hour (MONOPOD_SOAK=10m: ten minutes)
-soak-api: build e2e-binaries
-	MONOPOD_E2E_BIN=$(BIN)/e2e MONOPOD_E2E_PATIENCE=2m MONOPOD_SOAK=$${MONOPOD_SOAK:-30m} $(E2E) -timeout 3h -v -run '^TestSoakAPI$$' ./e2e
+## soak-api: clients of the Kubernetes API change everything at random while the agent is killed, for half an hour (MONOPOD_SOAK=4m: four minutes)
+soak-api: build e2e-binaries e2e-tests
+	cd e2e && MONOPOD_E2E_BIN=$(BIN)/e2e MONOPOD_E2E_PATIENCE=2m MONOPOD_SOAK=$${MONOPOD_SOAK:-30m} $(RUN) 3h -test.run '^TestSoakAPI$$'
 
 ## figures-api: memory, apply of a Deployment, lists and watches of the Kubernetes API; fails above their limits (quiet machine, 15 minutes)
-figures-api: build e2e-binaries kubernetes
-	MONOPOD_E2E_BIN=$(BIN)/e2e MONOPOD_E2E_PATIENCE=2m MONOPOD_FIGURES=1 $(CALM) -timeout 40m -v -run '^TestFigureAPI' ./e2e
+figures-api: build e2e-binaries kubernetes still-tests
+	cd e2e && MONOPOD_E2E_BIN=$(BIN)/e2e MONOPOD_E2E_PATIENCE=2m MONOPOD_FIGURES=1 $(MEASURE) 40m -test.run '^TestFigureAPI'
 	$(GO) test -run '^$$' -bench 'List100Pods|FiftyWatches|Objects' ./node/kubeapi ./internal/daemon/kubeview
+
+e2e-tests:
+	$(E2E) -c -o $(CACHE)/e2e/e2e.test ./e2e
+
+still-tests:
+	$(STILL) -c -o $(CACHE)/e2e/still.test ./e2e
 
 ## vm-test: end-to-end tests in a small VM with pure cgroup v2 (software emulation, some minutes)
 vm-test: bundle
@@ -249,7 +259,7 @@ vm-systemd-test: bundle
 lint: $(LINT)
 	GOFLAGS="$$GOFLAGS -trimpath" $(LINT) run
 	$(GO) mod tidy -diff
-	bash -n .ci/run .ci/all .ci/unit .ci/random .ci/e2e .ci/vm .ci/vm-kernel .ci/vm-systemd .ci/install examples/hello/run.sh
+	bash -n .ci/run .ci/all .ci/failed .ci/unit .ci/random .ci/e2e .ci/vm .ci/vm-kernel .ci/vm-systemd .ci/install examples/hello/run.sh
 	for script in examples/control-plane/*.sh; do bash -n $$script || exit 1; done
 	if command -v shellcheck >/dev/null; then cd examples/control-plane && shellcheck -x *.sh; fi
 
