@@ -439,9 +439,23 @@ func TestRunsDoNotShareAHostPort(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.says(out, "begun")
-	code, _, said := r.do("up", "-f", r.manifest("second", served("second", port)), "--wait", "--timeout", "3s", "--", "touch", "proof")
-	if _, err := os.Stat(filepath.Join(r.dir, "proof")); err == nil || code == 0 || !strings.Contains(said, fmt.Sprintf("host port %d/TCP is taken by pod default/first of another monopod", port)) {
-		t.Errorf("exit code %d, %v:\n%s", code, err, said)
+	second, _, said := r.command("up", "-f", r.manifest("second", served("second", port)), "--wait", "--", "touch", "proof")
+	if err := second.Start(); err != nil {
+		t.Fatal(err)
+	}
+	r.eventually("the second waits for the port", func() error {
+		out, _ := r.at(1, "why", "second")
+		if strings.Contains(out, fmt.Sprintf("host port %d/TCP is taken by pod default/first of another monopod", port)) {
+			return nil
+		}
+		return errors.New(out)
+	})
+	if err := second.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	_ = second.Wait()
+	if _, err := os.Stat(filepath.Join(r.dir, "proof")); err == nil || second.ProcessState.ExitCode() != 128+int(syscall.SIGTERM) {
+		t.Errorf("exit code %d, %v:\n%s", second.ProcessState.ExitCode(), err, said)
 	}
 	_ = stdin.Close()
 	if err := first.Wait(); err != nil {
