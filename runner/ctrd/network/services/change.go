@@ -152,6 +152,27 @@ func (l *layout) replace(clients map[string][]nftables.SetElement) error {
 	}
 	c.AddTable(l.table) // so that the delete cannot fail because it is missing
 	c.DelTable(l.table)
+	if err := l.add(c, clients); err != nil {
+		return err
+	}
+	return c.Flush()
+}
+
+// try checks whether the kernel accepts the table. It is deleted in the transaction that adds it, so no packet passes it.
+func (l *layout) try() error {
+	c, err := connect()
+	if err != nil {
+		return err
+	}
+	if err := l.add(c, nil); err != nil {
+		return err
+	}
+	c.DelTable(l.table)
+	return c.Flush()
+}
+
+// add adds the table with its content to a transaction.
+func (l *layout) add(c *nftables.Conn, clients map[string][]nftables.SetElement) error {
 	c.AddTable(l.table)
 	for _, s := range slices.Concat(l.sets, slices.Collect(maps.Values(l.remember))) {
 		if err := c.AddSet(s, nil); err != nil {
@@ -178,7 +199,7 @@ func (l *layout) replace(clients map[string][]nftables.SetElement) error {
 			}
 		}
 	}
-	return c.Flush()
+	return nil
 }
 
 // dump returns the elements of a set.

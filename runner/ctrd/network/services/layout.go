@@ -274,7 +274,8 @@ func (l *layout) translate(pods []netip.Prefix) {
 	l.rule(post, "from an endpoint to itself", translated(), f.load(0, f.saddr), f.load(f.registers(), f.daddr), []expr.Any{in(l.itself), &expr.Masq{}})
 }
 
-// refuse adds the chains that refuse connections without an endpoint.
+// refuse adds the chains that refuse new connections without an endpoint. Packets of others are not looked at: one on its way to a client may
+// go to a port of this machine that is also that of a Service, and one that conntrack takes for invalid still has the address of its Service.
 func (l *layout) refuse(pods []netip.Prefix) {
 	f, refuse := l.f, l.chain("refuse")
 	reset := func(what string, match ...[]expr.Any) {
@@ -283,6 +284,7 @@ func (l *layout) refuse(pods []netip.Prefix) {
 		icmp := f.icmp
 		l.rule(refuse, what, m, []expr.Any{&icmp})
 	}
+	l.rule(refuse, "a TCP connection that exists", underway(), verdict(expr.VerdictReturn, ""))
 	reset("a port that the Service does not have", f.load(0, f.daddr), []expr.Any{in(l.ips)})
 	key := f.frontend(l.addrs)
 	reset("an address without endpoints", key, []expr.Any{in(l.addrs.refused)})
@@ -291,7 +293,7 @@ func (l *layout) refuse(pods []netip.Prefix) {
 	before := new(*nftables.ChainPriorityFilter - 1)
 	refusing := func(name string, hook *nftables.ChainHook) *nftables.Chain {
 		base := l.base(name, nftables.ChainTypeFilter, hook, before)
-		l.rule(base, "to Services", verdict(expr.VerdictJump, refuse.Name))
+		l.rule(base, "new connections to Services", fresh(), verdict(expr.VerdictJump, refuse.Name))
 		return base
 	}
 	refusing("input", nftables.ChainHookInput)
@@ -392,6 +394,15 @@ func fresh() []expr.Any {
 		&expr.Bitwise{SourceRegister: 1, DestRegister: 1, Len: 4, Mask: isNew, Xor: make([]byte, 4)},
 		&expr.Cmp{Op: expr.CmpOpNeq, Register: 1, Data: make([]byte, 4)},
 	}
+}
+
+// underway matches TCP packets that begin no connection. They are new to conntrack if it has not seen the beginning, as when it has just started.
+func underway() []expr.Any {
+	const syn, flags = 0x02, 0x17 // FIN, SYN, RST, ACK
+	return append(protocol(unix.IPPROTO_TCP),
+		&expr.Payload{DestRegister: 1, Base: expr.PayloadBaseTransportHeader, Offset: 13, Len: 1},
+		&expr.Bitwise{SourceRegister: 1, DestRegister: 1, Len: 1, Mask: []byte{flags}, Xor: []byte{0}},
+		&expr.Cmp{Op: expr.CmpOpNeq, Register: 1, Data: []byte{syn}})
 }
 
 // translated matches connections whose destination was translated.

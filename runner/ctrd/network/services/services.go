@@ -67,9 +67,7 @@ func (r *Rules) Supported() error {
 	p.From = []netip.Prefix{netip.PrefixFrom(p.Addr, p.Addr.BitLen())}
 	w.enter(&p)
 	probe := New(Config{Table: r.cfg.Table + "-probe", Pods: r.cfg.Pods})
-	l := probe.layout(false, w)
-	defer func() { _ = removeTable(l.f.family, l.table.Name) }()
-	if err := l.replace(nil); err != nil {
+	if err := probe.layout(false, w).try(); err != nil {
 		return fmt.Errorf("nftables: %w", err)
 	}
 	return nil
