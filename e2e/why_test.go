@@ -129,7 +129,7 @@ func TestWhyNamesTheCauseOfRealTrouble(t *testing.T) {
 		{"no-program", podOf("no-program", local+"command: [/bin/nope]", ""), cause.CommandNotFound, []string{`"/bin/nope"`, "correct spec.containers[0].command"}},
 		{"crash", podOf("crash", local+`command: [sh, -c, "echo reading settings; echo no settings >&2; exit 3"]`, ""), cause.Exited, []string{"exit code 3", "no settings", "restart in"}},
 		{"segv", podOf("segv", local+`command: [sh, -c, "kill -SEGV $$$$"]`, "hostPID: true,"), cause.Signaled, []string{"SIGSEGV", "139"}},
-		{"hungry", podOf("hungry", local+`command: [sh, -c, "tail /dev/zero"], resources: {limits: {memory: 16Mi}}`, ""), cause.OutOfMemory, []string{"16Mi", "raise spec.containers[0].resources.limits.memory"}},
+		{"hungry", podOf("hungry", local+`command: [sh, -c, "tail /dev/zero"], resources: {limits: {memory: 16Mi}}`, ""), cause.OutOfMemory, []string{"ran out of memory", "16Mi", "raise spec.containers[0].resources.limits.memory"}},
 		{"deaf", podOf("deaf", local+sleeping+", readinessProbe: {tcpSocket: {port: 81}, periodSeconds: 1}", ""), cause.ProbeFailed, []string{"TCP port 81", "connection refused", "nothing listens"}},
 		{"first", podOf("first", local+sleeping, "initContainers: [{name: setup, image: "+image+", command: [sh, -c, 'echo no disk; exit 1']}],"), cause.Exited, []string{"wait for init container setup", "no disk"}},
 		{"second", podOf("the-first", local+sleeping+", ports: [{containerPort: 80, hostPort: 38081}]", "") + podOf("second", local+sleeping+", ports: [{containerPort: 80, hostPort: 38081}]", ""), cause.HostPortPod, []string{"38081/TCP is taken by pod default/the-first", "second.yaml:2"}},
