@@ -277,7 +277,7 @@ spec:
   - name: c
     image: %s
     workingDir: /tmp
-    command: [sh, -c, "id -u; id -g; id -G; pwd; hostname; touch /x 2>&1; grep -E '^(CapEff|NoNewPrivs|Seccomp):' /proc/self/status; cat /etc/hosts; echo masked $(wc -c </proc/timer_list)"]
+    command: [sh, -c, "id -u; id -g; id -G; pwd; hostname; touch /x 2>&1; grep -E '^(CapEff|CapBnd|NoNewPrivs|Seccomp):' /proc/self/status; cat /etc/hosts; echo masked $(wc -c </proc/timer_list)"]
     securityContext:
       runAsUser: 1000
       runAsGroup: 2000
@@ -291,7 +291,7 @@ spec:
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"1000\n2000\n", "4242", "/tmp\nmeekhost\n", "Read-only file system", "CapEff:\t0000000000000000", "NoNewPrivs:\t1", "Seccomp:\t2", "meekhost", "masked 0"} {
+	for _, want := range []string{"1000\n2000\n", "4242", "/tmp\nmeekhost\n", "Read-only file system", "CapEff:\t0000000000000000", "CapBnd:\t0000000000000000", "NoNewPrivs:\t1", "Seccomp:\t2", "meekhost", "masked 0"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("%q is missing in:\n%s", want, out)
 		}
