@@ -610,13 +610,21 @@ func TestFixturesGiveATestItsPods(t *testing.T) {
 			t.Setenv(name, value)
 		}
 	}
-	file := r.manifest("both", serving("web")+"---"+running("job", "sleep 1; echo counted"))
+	file := r.manifest("both", serving("web")+"---"+running("job", "nc -l -p 81; sleep 1; echo counted"))
 	t.Run("a test", func(t *testing.T) {
+		r.t = t
 		all := []*fixture.Pods{fixture.Up(t, file), fixture.Up(t, file)}
 		for _, pods := range all {
 			if err := errors.Join(fetch("http://"+pods.Addr("web", "http")+"/", "web\n"), fetch(fmt.Sprintf("http://127.0.0.1:%d/", pods.HostPort("web", "")), "web\n")); err != nil {
 				t.Error(err)
 			}
+			r.eventually("the job is told to go on, so that it has not ended yet", func() error {
+				c, err := net.Dial("tcp", net.JoinHostPort(pods.IP("job"), "81"))
+				if err == nil {
+					err = c.Close()
+				}
+				return err
+			})
 			pods.Wait("job", fixture.Succeeded, patience)
 			if got := pods.Logs("job", ""); got != "counted\n" {
 				t.Errorf("its log is %q", got)
@@ -627,6 +635,7 @@ func TestFixturesGiveATestItsPods(t *testing.T) {
 			t.Error("both have the same pod")
 		}
 	})
+	r.t = t
 	r.nothing("after the test")
 }
 
