@@ -114,7 +114,9 @@ func (in *strained) waits(name, reason string) corev1.Pod {
 func TestPressure(t *testing.T) {
 	t.Parallel()
 	in := newStrained(t)
-	in.put("stays", quiet("stays", "priority: 0", ""))
+	// It has more on the disk than any other pod: only its protection keeps it.
+	in.put("stays", quiet("stays", "priority: 0\n  volumes: [{name: kept, emptyDir: {}}]", ", volumeMounts: [{name: kept, mountPath: /kept}], "+
+		"lifecycle: {postStart: {exec: {command: [dd, if=/dev/zero, of=/kept/f, bs=1M, count=40]}}}"))
 	stays := in.ready("stays")
 	in.put("disk", hog("disk", in.host, "", 20, ""))
 	in.put("memory", hog("memory", in.host, "medium: Memory", 330, ""))
