@@ -5,11 +5,13 @@ package e2e
 import (
 	"bytes"
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"syscall"
@@ -139,8 +141,16 @@ func TestPodsOutliveContainerd(t *testing.T) {
 	d.kill9()
 	in.explains("one", cause.RuntimeDown, "now the runtime does not respond", d.socket)
 	in.put("three", sleeper("three", "echo start"))
+	in.put("two", strings.Replace(sleeper("two", "echo start"), "app: two", "app: two, edited: while-it-is-away", 1))
+	in.eventually("it is tried to observe what was edited", func() error {
+		if !regexp.MustCompile(`pod=default/two.*observe: `).MatchString(in.log.String()) {
+			return errors.New("the log does not say so")
+		}
+		return nil
+	})
 	d.start()
 	in.ready("three")
+	in.pod("two", "is as edited", func(p corev1.Pod) bool { return p.Labels["edited"] != "" })
 	in.eventually("monopod says that all is fine again", in.fine)
 	untouched("with containerd again")
 	in.drop("one")
