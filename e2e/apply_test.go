@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"syscall"
@@ -350,7 +351,7 @@ func TestThreeHundredRewritesDuringTheTerminationEndInTheLastSpec(t *testing.T) 
 func TestKillNineDuringAnApplyLeavesAllOldOrAllNew(t *testing.T) {
 	in := newInstance(t)
 	in.start()
-	const objects, rounds = 12, 15
+	const objects, rounds = 12, 18
 	set := func(version int) string {
 		var b strings.Builder
 		for i := range objects {
@@ -359,9 +360,10 @@ func TestKillNineDuringAnApplyLeavesAllOldOrAllNew(t *testing.T) {
 		b.WriteString(sleeper("pushed", fmt.Sprintf(": version %d.", version)))
 		return b.String()
 	}
+	stored := filepath.Join(in.dir, "root", "applied")
 	versions := func() []string {
 		t.Helper()
-		paths, err := filepath.Glob(filepath.Join(in.dir, "root", "applied", "*"))
+		paths, err := filepath.Glob(filepath.Join(stored, "*"))
 		if err != nil || len(paths) != objects+1 {
 			t.Fatalf("%d files are stored: %v %v", len(paths), paths, err)
 		}
@@ -384,12 +386,21 @@ func TestKillNineDuringAnApplyLeavesAllOldOrAllNew(t *testing.T) {
 	current := 0
 	for i := 1; i <= rounds; i++ {
 		path := in.file("set.yaml", set(i))
+		before := lastChange(stored)
 		done := make(chan error, 1)
 		go func() {
 			_, err := in.run("apply", "-f", path)
 			done <- err
 		}()
-		time.Sleep(rand.N(3 * took)) // any moment will do
+		switch i % 3 { // the time in which it writes is short, and that after its decision even more so
+		case 0:
+			time.Sleep(rand.N(3 * took)) // any moment will do
+		case 1:
+			untilEither(done, func() bool { return !lastChange(stored).Equal(before) })
+			time.Sleep(rand.N(20 * time.Millisecond))
+		default:
+			untilEither(done, func() bool { return !lastChange(filepath.Join(stored, ".change")).IsZero() })
+		}
 		in.kill9()
 		err := <-done
 		in.start()
@@ -405,7 +416,7 @@ func TestKillNineDuringAnApplyLeavesAllOldOrAllNew(t *testing.T) {
 		default:
 			t.Errorf("round %d: version %s is stored after %v, before it was %d", i, got[0], err, current)
 		}
-		if left, _ := filepath.Glob(filepath.Join(in.dir, "root", "applied", ".[a-z]*")); len(left) > 0 {
+		if left, _ := filepath.Glob(filepath.Join(stored, ".[a-z]*")); len(left) > 0 {
 			t.Errorf("round %d: left behind: %v", i, left)
 		}
 	}
@@ -413,6 +424,21 @@ func TestKillNineDuringAnApplyLeavesAllOldOrAllNew(t *testing.T) {
 	in.pod("pushed", "is as it is stored", func(p corev1.Pod) bool {
 		return isReady(p) && strings.Contains(p.Spec.Containers[0].Command[2], fmt.Sprintf("version %d.", current))
 	})
+}
+
+// untilEither returns when one of both has happened. It does not sleep: what it waits for may last less than a millisecond.
+func untilEither(done <-chan error, happened func() bool) {
+	for len(done) == 0 && !happened() {
+		runtime.Gosched()
+	}
+}
+
+// lastChange is when a file, or the list of files of a directory, was changed; zero if it does not exist.
+func lastChange(dir string) time.Time {
+	if info, err := os.Stat(dir); err == nil {
+		return info.ModTime()
+	}
+	return time.Time{}
 }
 
 // fillUp fills a disk completely. It continues for a while, because the agent may free space when it replaces a file.
