@@ -34,6 +34,8 @@ type Refs struct {
 	Foreign map[string]*Refs
 	// Reader is the source of the pod, or of the claim.
 	Reader string
+	// spaces are the boundaries between sources.
+	spaces *Spaces
 }
 
 // Storage returns the storage that a claim of the pod can be bound to.
@@ -51,6 +53,9 @@ func (r *Refs) Owner(id ObjectID) string {
 	}
 	return cmp.Or(r.Hidden[id], r.HiddenStorage[id])
 }
+
+// MayTake reports whether Reader may have the storage of claims of the source owner.
+func (r *Refs) MayTake(owner string) bool { return r.spaces.Takes(r.Reader, owner) }
 
 // ConfigMap returns a ConfigMap of the pod's namespace, nil when there is none.
 func (r *Refs) ConfigMap(name string) *corev1.ConfigMap {
@@ -90,10 +95,10 @@ func Resolve(pod *corev1.Pod, source string, all *Objects) *Refs {
 	case names.empty() && priority == nil && hidden == nil:
 		return nil
 	case names.empty():
-		return &Refs{PriorityClass: priority, Hidden: hidden, Reader: source}
+		return &Refs{PriorityClass: priority, Hidden: hidden, Reader: source, spaces: all.within()}
 	}
 	refs := &Refs{
-		PriorityClass: priority, Hidden: hidden, Reader: source,
+		PriorityClass: priority, Hidden: hidden, Reader: source, spaces: all.within(),
 		ConfigMaps: pick(names.configMaps, func(n string) *corev1.ConfigMap { return objects.ConfigMap(pod.Namespace, n) }),
 		Secrets:    pick(names.Secrets, func(n string) *corev1.Secret { return objects.Secret(pod.Namespace, n) }),
 		Claims: pick(names.Claims, func(n string) *corev1.PersistentVolumeClaim {
@@ -134,7 +139,7 @@ func (r *referred) hidden(pod *corev1.Pod, view *Objects) map[ObjectID]string {
 
 // StorageRefs are the references of a claim of a source alone.
 func StorageRefs(all *Objects, source string) *Refs {
-	r := &Refs{Reader: source}
+	r := &Refs{Reader: source, spaces: all.within()}
 	r.storage(all.View(source))
 	return r
 }

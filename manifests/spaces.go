@@ -51,6 +51,14 @@ func (o *Objects) View(source string) *Objects {
 	return v
 }
 
+// within returns the boundaries between the sources of a set.
+func (o *Objects) within() *Spaces {
+	if o == nil {
+		return nil
+	}
+	return o.spaces
+}
+
 // root returns the set that a view is of.
 func (o *Objects) root() *Objects {
 	if o.whole != nil {

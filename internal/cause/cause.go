@@ -110,6 +110,8 @@ const (
 	NotExecutable Fault = "NotExecutable"
 	// Unmountable, of ClaimUnbound, means that the volume of the claim has a type that cannot be mounted here.
 	Unmountable Fault = "Unmountable"
+	// Owned, of ClaimUnbound, means that the storage belongs to the source Owner, and that Reader does not get it. It may have a Path.
+	Owned Fault = "Owned"
 	// NoRoom, of Mount, means that the content of the objects of all pods would take too much memory.
 	NoRoom Fault = "NoRoom"
 	// VolumeLimit, PodLimit and ContainerLimit, of Evicted, are the limit that was exceeded.

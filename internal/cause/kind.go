@@ -56,7 +56,7 @@ const (
 	MissingClaim     Kind = "MissingClaim"
 	// NotShared has the Object that exists in the source Owner, and the source Reader whose pods must not see it.
 	NotShared Kind = "NotShared"
-	// ClaimUnbound may have the Fault Unmountable.
+	// ClaimUnbound may have the Fault Unmountable or Owned.
 	ClaimUnbound Kind = "ClaimUnbound"
 	// HostPath has Path, and as Expected the type that Path does not have.
 	HostPath Kind = "HostPath"

@@ -46,6 +46,12 @@ func (s *Spaces) Sees(reader, owner, kind, namespace string) bool {
 	return false
 }
 
+// Takes reports whether a claim of the source taker may have the storage that a claim of the source owner left: the local space may take
+// over what others left, never the other way around.
+func (s *Spaces) Takes(taker, owner string) bool {
+	return s.Of(taker) == Local || s.Of(taker) == s.Of(owner)
+}
+
 // offered reports whether the local space offers objects of a kind to all others.
 func offered(kind string) bool {
 	return kind == "StorageClass" || kind == "RuntimeClass" || kind == "PriorityClass"

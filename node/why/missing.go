@@ -28,12 +28,18 @@ func (m *missingObject) explain() bool {
 	case cause.ClaimUnbound:
 		m.cause(c.Kind, c.Container, "a claim of the pod has no volume: %s", oneLine(c.Detail))
 		m.retried("retry")
-		if c.Fault == cause.Unmountable {
+		switch c.Fault {
+		case cause.Unmountable:
 			m.act("mount that volume on the host, and use hostPath in the PersistentVolume")
 			m.act("or remove the PersistentVolume, and volumeName from the claim, which then gets a directory")
-			return true
+		case cause.Owned:
+			m.act("rename the claim, or define it in source %s", c.Owner)
+			if c.Path != "" {
+				m.act("or remove %s if its data is not needed", c.Path)
+			}
+		default:
+			m.act("define the volume or StorageClass in the message, or correct the claim")
 		}
-		m.act("define the volume or StorageClass in the message, or correct the claim")
 	default:
 		return false
 	}
@@ -69,28 +75,22 @@ func (m *missingObject) object(reason cause.Kind, kind, name string) {
 }
 
 func (m *missingObject) lacksKey(kind, name, key string) {
-	o := m.find(kind, name)
+	i := slices.IndexFunc(m.Objects, func(o Object) bool { return o.Kind == kind && o.Name == name && o.Namespace == m.Object.Namespace })
 	where := ""
-	if o != nil {
-		where = " (" + o.Where + ")"
+	if i >= 0 {
+		where = " (" + m.Objects[i].Where + ")"
 	}
 	m.cause(cause.MissingKey, m.Trouble.Container, "%s uses key %s of %s %s, which has no such key%s", m.user(m.Trouble.Container), key, kind, name, where)
 	m.next(time.Time{}, "it starts as soon as a source defines the %s", kind)
-	if o == nil {
+	if i < 0 {
 		m.act("add the key, or correct its name in %s", m.place())
 		return
 	}
+	o := &m.Objects[i]
 	if guess := explain.Nearest(key, o.Keys); guess != "" {
 		m.act("did you mean %s? Correct the key in %s", guess, m.place())
 	}
 	m.act("add the key to %s (existing keys: %s)", o.Where, cmp.Or(strings.Join(slices.Sorted(slices.Values(o.Keys)), ", "), "none"))
-}
-
-func (m *missingObject) find(kind, name string) *Object {
-	if i := slices.IndexFunc(m.Objects, func(o Object) bool { return o.Kind == kind && o.Name == name && o.Namespace == m.Object.Namespace }); i >= 0 {
-		return &m.Objects[i]
-	}
-	return nil
 }
 
 // user is who needs something.

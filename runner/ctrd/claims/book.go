@@ -1,6 +1,7 @@
 package claims
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -14,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"monopod/internal/atomicfile"
+	"monopod/internal/cause"
 	"monopod/manifests"
 )
 
@@ -25,9 +27,18 @@ type Entry struct {
 	Pod string `json:"pod,omitempty"`
 	// Origin is the last known origin of the claim object.
 	Origin manifests.Origin `json:"origin"`
+	// Source is the source of the claim, or of the pod that owns the volume: no other space gets the storage. It is empty in entries of older
+	// versions, where Origin tells.
+	Source string `json:"source,omitempty"`
 	// Delete is set if the directory is deleted with the object.
 	Delete bool `json:"delete,omitempty"`
 }
+
+// owner returns the source that the storage belongs to; empty: it is not known, and whoever has the claim now has it.
+func (e Entry) owner() string { return cmp.Or(e.Source, e.Origin.Source) }
+
+// mayGo reports whether a claim with such references may have the storage.
+func (e Entry) mayGo(to *manifests.Refs) bool { return e.owner() == "" || to.MayTake(e.owner()) }
 
 // Book stores the decisions in a file, and has the directories of claims:
 //
@@ -85,7 +96,7 @@ func (b *Book) Bind(q Request, pod string) (Entry, error) {
 	}
 	claim, before := Key(q.Claim), maps.Clone(b.entries)
 	if e.Volume != "" {
-		maps.DeleteFunc(b.entries, func(_ string, other Entry) bool { return other.Volume == e.Volume })
+		b.dropAll(func(other Entry) bool { return other.Volume == e.Volume })
 	}
 	b.entries[claim] = e
 	if err := b.save(); err != nil {
@@ -108,7 +119,10 @@ func (b *Book) decide(q *Request, pod string) (_ Entry, known bool, _ error) {
 	claim := Key(q.Claim)
 	q.Taken = b.taken(q.explicit())
 	want := b.wanted(*q, pod)
-	e, known := b.entries[claim]
+	e, known, foreign := b.entry(q)
+	if foreign != nil && pod == "" {
+		return e, false, foreign
+	}
 	if known && e.Pod == pod && b.stays(*q, e, want) {
 		if e.Volume != "" && q.volume(e.Volume) == nil {
 			if err := q.notShared(e.Volume); err != nil {
@@ -132,10 +146,33 @@ func (b *Book) decide(q *Request, pod string) (_ Entry, known bool, _ error) {
 	if e.Volume, err = Choose(*q); err != nil {
 		return e, false, err
 	}
+	if foreign != nil && e.Volume != "" { // a directory of the pod's own takes nothing away
+		return e, false, foreign
+	}
 	if other := q.Taken[e.Volume]; e.Volume != "" && other != "" && b.inUse(other) {
 		return e, false, fmt.Errorf("PersistentVolume %q is still in use by claim %s", e.Volume, other)
 	}
 	return b.describe(*q, e), false, nil
+}
+
+// entry returns the entry of a claim, if it is known. The error is that the storage belongs to another space, which must not lose it to
+// whatever writes the name of a deleted claim. Without storage, the entry of another space does not count.
+func (b *Book) entry(q *Request) (e Entry, known bool, foreign error) {
+	claim := Key(q.Claim)
+	e, known = b.entries[claim]
+	if e.mayGo(q.Refs) {
+		return e, known, nil
+	}
+	c := cause.Cause{Kind: cause.ClaimUnbound, Fault: cause.Owned, Owner: e.owner(), Reader: q.Refs.Reader}
+	text := fmt.Sprintf("claim %s: its storage belongs to source %s, and source %s does not get it; rename the claim", claim, c.Owner, c.Reader)
+	switch {
+	case b.hasDirectory(claim):
+		c.Path = b.Directory(claim)
+		text += ", or remove " + c.Path + " if its data is not needed"
+	case e.Volume == "" && !b.inUse(claim):
+		return Entry{}, false, nil
+	}
+	return e, known, cause.Wrap(errors.New(text), c)
 }
 
 // wanted returns the volume that the objects give to a claim; empty: none. If that volume cannot be mounted, a claim keeps the
@@ -174,6 +211,7 @@ func (b *Book) hasDirectory(claim string) bool {
 
 // describe adds what must be known after the object is deleted.
 func (b *Book) describe(q Request, e Entry) Entry {
+	e.Source = q.Refs.Reader
 	e.Delete = e.Volume == "" && e.Pod == "" && q.reclaims()
 	if o := b.objects.Get(id(Key(q.Claim))); o != nil && e.Pod == "" {
 		e.Origin = o.Origin
@@ -202,8 +240,9 @@ func (b *Book) Follow(objects *manifests.Objects, removable func(manifests.Origi
 			continue
 		}
 		if o := objects.Get(id(claim)); o != nil {
-			if c, ok := o.Object.(*corev1.PersistentVolumeClaim); ok {
-				b.entries[claim] = b.describe(Request{Claim: c, Refs: manifests.StorageRefs(objects, o.Origin.Source)}, Entry{Volume: e.Volume})
+			refs := manifests.StorageRefs(objects, o.Origin.Source)
+			if c, ok := o.Object.(*corev1.PersistentVolumeClaim); ok && e.mayGo(refs) {
+				b.entries[claim] = b.describe(Request{Claim: c, Refs: refs}, Entry{Volume: e.Volume})
 				changed = changed || b.entries[claim] != e
 			}
 			continue
@@ -279,16 +318,24 @@ func (b *Book) Release(pod string) error {
 func (b *Book) release(which func(Entry) bool) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	n := len(b.entries)
-	for claim, e := range b.entries {
-		if which(e) {
-			delete(b.entries, claim)
-		}
-	}
-	if len(b.entries) == n {
+	if !b.dropAll(which) {
 		return nil
 	}
 	return b.save()
+}
+
+// dropAll forgets the volumes of claims, and reports whether it found any. Who owns a claim that has a directory as well remains known.
+func (b *Book) dropAll(which func(Entry) bool) (found bool) {
+	for claim, e := range b.entries {
+		if !which(e) {
+			continue
+		}
+		found = true
+		if delete(b.entries, claim); e.owner() != "" && b.hasDirectory(claim) {
+			b.entries[claim] = Entry{Source: e.owner()}
+		}
+	}
+	return found
 }
 
 // save writes the book and syncs it to disk.

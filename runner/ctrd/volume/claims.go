@@ -388,24 +388,27 @@ func (r *Storage) giveToGroup(ctx context.Context, pod *corev1.Pod, volume, dir 
 	return os.WriteFile(mark, nil, 0o600)
 }
 
-// checkStorage checks whether an edited pod would get its storage, without deciding anything.
+// checkStorage checks whether an edited pod would get its storage, without deciding anything. What the pod has is not checked again, except
+// that it may have become that of another space: a new sandbox would not get it.
 func (r *Storage) checkStorage(pod *manifests.Pod, p volumeplan.Plan) error {
 	if p.Claim == nil {
 		return nil
-	}
-	if sb := r.Index.Sandbox(pod.Key()); sb != nil {
-		if _, err := os.Lstat(filepath.Join(r.Dirs.PinDir(sb.Meta.UID), p.Claim.Name)); err == nil {
-			return nil
-		}
 	}
 	q, owner, err := r.claimRequest(pod.Object, pod.Refs, p.Claim)
 	if err == nil {
 		_, err = r.Claims.Check(q, owner)
 	}
-	if err != nil {
-		return failedMount(p.Name, unbound(err))
+	if err == nil {
+		return nil
 	}
-	return nil
+	if c := cause.Of(err); c.Kind != cause.NotShared && c.Fault != cause.Owned {
+		if sb := r.Index.Sandbox(pod.Key()); sb != nil {
+			if _, err := os.Lstat(filepath.Join(r.Dirs.PinDir(sb.Meta.UID), p.Claim.Name)); err == nil {
+				return nil
+			}
+		}
+	}
+	return failedMount(p.Name, unbound(err))
 }
 
 // RemovePodDir removes the directory of a pod with all mounts below it, and the other directories.
