@@ -13,6 +13,7 @@ import (
 	"monopod/internal/boottime"
 	"monopod/internal/model"
 	"monopod/manifests"
+	"monopod/runner/rollout/packed"
 )
 
 const (
@@ -476,7 +477,7 @@ func (c *Controller) forget(key manifests.Key) {
 func (c *Controller) decide(now boottime.Moment, units []*unit) {
 	var happened []Transition
 	var alone, sooner, later []Entry
-	var p packer
+	var p packed.Packer
 	shown := false
 	for _, u := range units {
 		verdicts, next, busy := Decide(now, c.members(u), c.cfg.Options)
@@ -497,7 +498,7 @@ func (c *Controller) decide(now boottime.Moment, units []*unit) {
 				continue
 			}
 			c.note(old, v.State)
-			p.pack(v.State)
+			v.State.pack(&p)
 			c.put(key, v.State)
 			c.moved = c.moved || old == nil || old.Active != v.State.Active || old.Wanted != v.State.Wanted || !maps.Equal(old.pinned(), v.State.pinned())
 			switch {
@@ -595,7 +596,11 @@ func (c *Controller) Rollback(key manifests.Key, to int, admit func(*Revision) e
 	}
 	s, err := GoBack(now, s, to)
 	if err == nil {
-		err = admit(s.Revision(s.Active))
+		if r := s.Revision(s.Active); foreign(c.cfg.Options.Spaces, r.Origin, c.pods[key].pod.Origin) {
+			err = fmt.Errorf("revision %d is of source %s, which is another space; choose a newer one", r.Number, r.Origin.Source)
+		} else {
+			err = admit(r)
+		}
 	}
 	if err != nil {
 		return nil, err

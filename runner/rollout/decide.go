@@ -12,6 +12,7 @@ import (
 	"monopod/internal/boottime"
 	"monopod/manifests"
 	"monopod/manifests/podhash"
+	"monopod/runner/rollout/packed"
 )
 
 // Options are the settings that annotations of pods override.
@@ -107,6 +108,7 @@ type decision struct {
 	now     boottime.Moment
 	members []*member
 	next    time.Duration
+	spaces  *manifests.Spaces
 }
 
 type member struct {
@@ -150,7 +152,7 @@ func settingsOf(pod *manifests.Pod, o Options) settings {
 }
 
 func newDecision(now boottime.Moment, members []Member, o Options) *decision {
-	d := &decision{now: now}
+	d := &decision{now: now, spaces: o.Spaces}
 	for i, m := range members {
 		d.members = append(d.members, &member{Member: m, index: i, set: settingsOf(m.Wanted, o), st: m.State})
 	}
@@ -214,6 +216,11 @@ func (d *decision) accept(m *member) {
 		d.add(m)
 		return
 	}
+	if d.foreign(m, m.st.Origin) {
+		d.restart(m)
+		return
+	}
+	d.disown(m)
 	if o := m.Wanted.Origin; o.Source != m.st.Origin.Source || o.File != m.st.Origin.File {
 		m.note(false).Origin = o
 	}
@@ -241,7 +248,7 @@ func (d *decision) accept(m *member) {
 func (d *decision) add(m *member) {
 	s := m.st
 	s.Revisions = append(s.Revisions, Revision{
-		Number: s.Wanted, Hash: m.Hash, Manifest: Manifest{object: m.Wanted.Object}, Origin: m.Wanted.Origin, Accepted: d.now.Wall, Outcome: Progressing,
+		Number: s.Wanted, Hash: m.Hash, Manifest: packed.Of(m.Wanted.Object), Origin: m.Wanted.Origin, Accepted: d.now.Wall, Outcome: Progressing,
 	})
 	m.tell(RevisionAccepted, s.Wanted, "revision %d accepted from %s", s.Wanted, m.Wanted.Origin.File)
 }

@@ -1,6 +1,11 @@
 package rollout
 
-import "monopod/manifests"
+import (
+	corev1 "k8s.io/api/core/v1"
+
+	"monopod/manifests"
+	"monopod/runner/rollout/packed"
+)
 
 // edited processes an update in which only the content of some pods has changed, which is the usual case: its cost does not depend on the
 // number of pods. It reports whether the update was of that kind.
@@ -45,5 +50,26 @@ func (c *Controller) put(key manifests.Key, s *State) {
 	c.states[key] = s
 	if delete(c.apart, key); s.Active != s.Wanted {
 		c.apart[key] = true
+	}
+}
+
+// shared returns a state whose wanted revision uses the given pod itself if both are equal, so that the pod from disk and the pod from the
+// source share memory. The original state is not changed.
+func (s *State) shared(pod *corev1.Pod, hash string) *State {
+	r := s.Revision(s.Wanted)
+	if r == nil || r.Hash != hash || r.Manifest.Is(pod) {
+		return s
+	}
+	s = s.clone()
+	s.Revision(s.Wanted).Manifest = packed.Of(pod)
+	return s
+}
+
+// pack compresses the manifests of the revisions of an unpublished state that are neither active nor wanted.
+func (s *State) pack(p *packed.Packer) {
+	for i := range s.Revisions {
+		if r := &s.Revisions[i]; r.Number != s.Active && r.Number != s.Wanted {
+			r.Manifest = p.Pack(r.Manifest)
+		}
 	}
 }

@@ -22,6 +22,7 @@ import (
 	"time"
 
 	"monopod/manifests"
+	"monopod/runner/rollout/packed"
 )
 
 // Kept is the number of revisions of a pod that are kept, including those in use.
@@ -51,7 +52,7 @@ type Revision struct {
 	// Hash is podhash.Pod of the manifest.
 	Hash string `json:"hash"`
 	// Manifest refers to Secrets and never holds their content.
-	Manifest Manifest `json:"manifest"`
+	Manifest packed.Manifest `json:"manifest"`
 	// Images are the digests of the images it ran with, by container; see the package documentation.
 	Images map[string]string `json:"images,omitempty"`
 	// Origin is where the manifest was read from when it was accepted.
@@ -68,7 +69,7 @@ type Revision struct {
 // Pod returns the pod to run for a revision that the pod was rolled back to. at is the current place of its manifest, so that the origin of
 // the pod is the source that can change it.
 func (r *Revision) Pod(at manifests.Origin) (*manifests.Pod, error) {
-	pod, err := r.Manifest.pod()
+	pod, err := r.Manifest.Pod()
 	if err != nil {
 		return nil, fmt.Errorf("revision %d: %w", r.Number, err)
 	}

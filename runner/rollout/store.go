@@ -18,6 +18,7 @@ import (
 
 	"monopod/internal/atomicfile"
 	"monopod/manifests"
+	"monopod/runner/rollout/packed"
 )
 
 const (
@@ -81,7 +82,7 @@ func (s *Store) Load() (map[manifests.Key]*State, error) {
 		return all, err
 	}
 	var problems []error
-	var p packer
+	var p packed.Packer
 	for _, dir := range dirs {
 		key := manifests.Key{Namespace: filepath.Base(filepath.Dir(dir)), Name: filepath.Base(dir)}
 		st, err := load(dir)
@@ -90,7 +91,7 @@ func (s *Store) Load() (map[manifests.Key]*State, error) {
 		case err != nil:
 			problems = append(problems, fmt.Errorf("revisions of pod %s: %w", key, err))
 		default:
-			p.pack(st)
+			st.pack(&p)
 			all[key] = st
 		}
 	}

@@ -1,7 +1,6 @@
 package rollout
 
 import (
-	"bytes"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -13,16 +12,20 @@ import (
 	"golang.org/x/sys/unix"
 
 	"monopod/manifests"
+	"monopod/runner/rollout/packed"
 )
 
-// Equal is for package cmp.
-func (m Manifest) Equal(o Manifest) bool { return bytes.Equal(m.JSON(), o.JSON()) }
+// text returns a manifest as it is read from disk.
+func text(json string) (m packed.Manifest) {
+	_ = m.UnmarshalJSON([]byte(json)) // it never fails
+	return m
+}
 
 func sample(number int) *State {
 	return &State{
 		Revisions: []Revision{
-			{Number: number - 1, Hash: "a", Manifest: Manifest{text: []byte(`{"kind":"Pod"}`)}, Outcome: Ready, Accepted: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), Images: map[string]string{"c": "sha256:1"}},
-			{Number: number, Hash: "b", Manifest: Manifest{text: []byte(`{"kind":"Pod","x":1}`)}, Outcome: Failed, Reason: "why\nnot", Origin: manifests.Origin{Source: "file", File: "/m/a.yaml", Line: 3}},
+			{Number: number - 1, Hash: "a", Manifest: text(`{"kind":"Pod"}`), Outcome: Ready, Accepted: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), Images: map[string]string{"c": "sha256:1"}},
+			{Number: number, Hash: "b", Manifest: text(`{"kind":"Pod","x":1}`), Outcome: Failed, Reason: "why\nnot", Origin: manifests.Origin{Source: "file", File: "/m/a.yaml", Line: 3}},
 		},
 		Wanted: number, Active: number - 1, Wave: 2, Base: 1, Trial: &Trial{Boot: "b", Began: 5, ReadyAt: 7},
 		Rollback: &Rollback{Kind: Automatic, From: number, Reason: "why", Wave: 2},

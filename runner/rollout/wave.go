@@ -41,6 +41,7 @@ func (d *decision) open(m *member) {
 			s.Base = ready
 		}
 	}
+	d.unbase(m)
 }
 
 // lift retries changes that were reverted as a group, after an edit of any of its pods.

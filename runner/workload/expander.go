@@ -151,6 +151,7 @@ func (x *Expander) Expand(now time.Time, d model.Desired, pods []Observed) Resul
 		in.Workloads = append(in.Workloads, doc)
 		documents[o.Object] = true
 	}
+	x.disown(&in)
 	maps.DeleteFunc(x.made, func(k madeKey, _ *manifests.Pod) bool { return !documents[k.document] })
 	maps.DeleteFunc(x.claims, func(k madeKey, _ *manifests.Object) bool { return !documents[k.document] })
 	out := Expand(in)
@@ -169,6 +170,16 @@ func (x *Expander) Expand(now time.Time, d model.Desired, pods []Observed) Resul
 		r.Claims = append(r.Claims, x.claim(in.Workloads, c))
 	}
 	return r
+}
+
+// disown drops the histories of workloads that are in another space now: no pod is made from a template that is not of this one.
+func (x *Expander) disown(in *Input) {
+	in.State.Histories = maps.Clone(in.State.Histories)
+	for _, w := range in.Workloads {
+		if h := in.State.Histories[w.id()]; h != nil && !w.Kept && x.Spaces.Of(h.Origin.Source) != x.Spaces.Of(w.Origin.Source) {
+			delete(in.State.Histories, w.id())
+		}
+	}
 }
 
 // left forgets the pods that are gone.

@@ -1,4 +1,7 @@
-package rollout
+// Package packed keeps the manifests of revisions in little memory.
+//
+// It owns how a manifest is kept; it must not know revisions. It starts no goroutines.
+package packed
 
 import (
 	"bytes"
@@ -20,6 +23,9 @@ type Manifest struct {
 // packedMark is the first byte of compressed JSON. Plain JSON never begins with it.
 const packedMark = 0
 
+// Of returns the manifest of a Pod, which must not be changed.
+func Of(pod *corev1.Pod) Manifest { return Manifest{object: pod} }
+
 // JSON returns the manifest as JSON.
 func (m Manifest) JSON() []byte {
 	switch {
@@ -35,8 +41,17 @@ func (m Manifest) JSON() []byte {
 
 func (m Manifest) packed() bool { return len(m.text) > 0 && m.text[0] == packedMark }
 
-// pod returns the Pod, which must not be changed.
-func (m Manifest) pod() (*corev1.Pod, error) {
+// Is reports whether the manifest is this very Pod.
+func (m Manifest) Is(pod *corev1.Pod) bool { return m.object == pod }
+
+// Equal reports whether both are the same as JSON.
+func (m Manifest) Equal(o Manifest) bool { return bytes.Equal(m.JSON(), o.JSON()) }
+
+// Size is the number of bytes of its JSON, or of what that is compressed to; 0 if it is a Pod.
+func (m Manifest) Size() int { return len(m.text) }
+
+// Pod returns the Pod, which must not be changed.
+func (m Manifest) Pod() (*corev1.Pod, error) {
 	if m.object != nil {
 		return m.object, nil
 	}
@@ -58,19 +73,14 @@ func (m *Manifest) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// packer compresses manifests. The zero packer is ready for use, by one goroutine at a time. It uses much memory, so it is not kept.
-type packer struct{ flate *flate.Writer }
+// Packer compresses manifests. The zero Packer is ready for use, by one goroutine at a time. It uses much memory, so it is not kept.
+type Packer struct{ flate *flate.Writer }
 
-// pack compresses the manifests of the revisions of an unpublished state that are neither active nor wanted.
-func (p *packer) pack(s *State) {
-	for i := range s.Revisions {
-		if r := &s.Revisions[i]; r.Number != s.Active && r.Number != s.Wanted && !r.Manifest.packed() {
-			r.Manifest = p.packed(r.Manifest)
-		}
+// Pack compresses a manifest, unless it is compressed.
+func (p *Packer) Pack(m Manifest) Manifest {
+	if m.packed() {
+		return m
 	}
-}
-
-func (p *packer) packed(m Manifest) Manifest {
 	var b bytes.Buffer
 	b.WriteByte(packedMark)
 	if p.flate == nil {
@@ -81,16 +91,4 @@ func (p *packer) packed(m Manifest) Manifest {
 	_, _ = p.flate.Write(m.JSON()) // a buffer never fails
 	_ = p.flate.Close()
 	return Manifest{text: bytes.Clone(b.Bytes())}
-}
-
-// shared returns a state whose wanted revision uses the given pod itself if both are equal, so that the pod from disk and the pod from the
-// source share memory. The original state is not changed.
-func (s *State) shared(pod *corev1.Pod, hash string) *State {
-	r := s.Revision(s.Wanted)
-	if r == nil || r.Hash != hash || r.Manifest.object == pod {
-		return s
-	}
-	s = s.clone()
-	s.Revision(s.Wanted).Manifest = Manifest{object: pod}
-	return s
 }
