@@ -114,6 +114,12 @@ const (
 	Owned Fault = "Owned"
 	// NoRoom, of Mount, means that the content of the objects of all pods would take too much memory.
 	NoRoom Fault = "NoRoom"
+	// UserNamespace, of Sandbox, means that this machine or its OCI runtime has no user namespace for the pod.
+	UserNamespace Fault = "UserNamespace"
+	// Handler, of Sandbox, means that the RuntimeClass of the pod or the OCI runtime of its handler is missing.
+	Handler Fault = "Handler"
+	// Sysctl, of Sandbox, means that a sysctl of the pod cannot be set.
+	Sysctl Fault = "Sysctl"
 	// VolumeLimit, PodLimit and ContainerLimit, of Evicted, are the limit that was exceeded.
 	VolumeLimit    Fault = "VolumeLimit"
 	PodLimit       Fault = "PodLimit"

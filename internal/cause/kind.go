@@ -78,6 +78,9 @@ const (
 	Network Kind = "Network"
 )
 
+// Sandbox is any other error while the sandbox of a pod is created. It may have the Fault UserNamespace, Handler or Sysctl.
+const Sandbox Kind = "Sandbox"
+
 // Kinds of problems while creating and starting containers.
 const (
 	// CommandNotFound has Program, and may have the Fault NotExecutable.

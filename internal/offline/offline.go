@@ -195,7 +195,7 @@ func NamesInRefused(inputs []model.Input) []why.Object {
 			continue
 		}
 		if b, err := regular.ReadFile(in.Input, document.MaxSize); err == nil {
-			all = append(all, why.Names(in.Input, b)...)
+			all = append(all, Names(in.Input, b)...)
 		}
 	}
 	sort.SliceStable(all, func(i, j int) bool { return all[i].Name < all[j].Name })

@@ -376,24 +376,6 @@ func TestNamesThatAreNotKnown(t *testing.T) {
 	wantStep(t, why.One(refused, "default", "web").Chains[0], why.Cause, "the file is refused")
 }
 
-func TestGuessedNamesOfBrokenDocuments(t *testing.T) {
-	for text, want := range map[string]string{
-		"# c\n\n---\n# d\n\nkind: Pod\nmetadata: {name: a}\n":           "f:6 Pod default/a",
-		"metadata:\n  name: a\n":                                        "f:1 Pod default/a",
-		"kind: Pod\nmetadata:\n  labels: {}\nspec:\n  name: b":          "",
-		"kind: 'Job'\nmetadata:\n  namespace: \"n\"\n  name: 'a.b-c'\n": "f:1 Job n/a.b-c",
-		"---\n# only a comment\n":                                       "",
-	} {
-		got := ""
-		for _, o := range why.Names("f", []byte(text)) {
-			got += fmt.Sprintf("%s %s %s/%s", o.Where, o.Kind, o.Namespace, o.Name)
-		}
-		if got != want {
-			t.Errorf("%q: %q, want %q", text, got, want)
-		}
-	}
-}
-
 func TestOperationsThatTakeLong(t *testing.T) {
 	inProgress := func(p *why.Pod) {
 		p.Trouble = model.Trouble{Kind: "InProgress", Container: "app", Text: "container app: starting"}

@@ -24,7 +24,7 @@ func anyCause(t *rapid.T) cause.Cause {
 		cause.ImageNeverPull, cause.ImageNotAllowed, cause.ImageUnsigned, cause.ImageStalled, cause.ImageBroken, cause.ImagePull, cause.RegistryError,
 		cause.RegistryUnknown, cause.RegistryUnreachable, cause.RegistryCertificate, cause.RegistryNotTLS, cause.NoSpace, cause.MissingConfigMap,
 		cause.MissingSecret, cause.MissingKey, cause.MissingClaim, cause.NotShared, cause.ClaimUnbound, cause.HostPath, cause.Mount, cause.HostPortPod,
-		cause.HostPortProcess, cause.UIDConflict, cause.PodCIDR, cause.CNIPlugin, cause.Network, cause.CommandNotFound, cause.NonRoot, cause.Config,
+		cause.HostPortProcess, cause.UIDConflict, cause.PodCIDR, cause.CNIPlugin, cause.Network, cause.Sandbox, cause.CommandNotFound, cause.NonRoot, cause.Config,
 		cause.ProfileUnusable, cause.Start, cause.Hook, cause.Drained, cause.ShuttingDown, cause.TooManyPods, cause.OutOfResource, cause.NodeMismatch,
 		cause.UnderPressure, cause.Evicted, cause.InProgress, cause.ProbeFailed,
 	}

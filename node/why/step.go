@@ -18,6 +18,8 @@ func (s *failedStep) explain() {
 	case c.Kind == cause.ProfileUnusable:
 		s.profile()
 	case (&missingObject{s.builder}).explain(), s.mount(), s.network(), s.create():
+	case c.Kind == cause.Sandbox:
+		s.sandbox()
 	case c.Kind == cause.Hook:
 		s.cause(cause.Hook, c.Container, "the postStart hook of container %s failed: %s", c.Container, oneLine(c.Detail))
 		s.retried("restart")
@@ -120,6 +122,23 @@ func (s *failedStep) network() bool {
 	s.retried("retry")
 	s.act("%s", advice)
 	return true
+}
+
+// sandbox is about what the containers of the pod share, apart from their network.
+func (s *failedStep) sandbox() {
+	c := s.Trouble.Cause
+	s.cause(c.Kind, "", "the sandbox of the pod cannot be created: %s", oneLine(c.Detail))
+	s.retried("retry")
+	switch c.Fault {
+	case cause.UserNamespace:
+		s.act("provide what the message names on this machine; without hostUsers: false in %s, the users of the pod are those of this machine", s.place())
+	case cause.Handler:
+		s.act("correct spec.runtimeClassName in %s, or the RuntimeClass and its runtime on this machine", s.place())
+	case cause.Sysctl:
+		s.act("correct spec.securityContext.sysctls in %s", s.place())
+	default:
+		s.act("correct what the message names in %s, or on this machine", s.place())
+	}
 }
 
 // mount is about a volume that cannot be mounted, and reports whether the cause is one of those.

@@ -19,7 +19,7 @@ func TestEachFailureHasACause(t *testing.T) {
 		runner.ReasonImageNotAllowed:            cause.ImageNotAllowed,
 		runner.ReasonSignatureValidationFailed:  cause.ImageUnsigned,
 		runner.ReasonFailedMount:                cause.Mount,
-		runner.ReasonCreatePodSandboxError:      cause.Network,
+		runner.ReasonCreatePodSandboxError:      cause.Sandbox,
 		runner.ReasonHostPortConflict:           cause.HostPortProcess,
 		runner.ReasonPostStartHookError:         cause.Hook,
 		runner.ReasonResizeError:                cause.Resize,

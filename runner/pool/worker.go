@@ -616,7 +616,7 @@ func failureCause(reason, container string, err error) cause.Cause {
 		case runner.ReasonFailedMount:
 			c.Kind = cause.Mount
 		case runner.ReasonCreatePodSandboxError:
-			c.Kind = cause.Network
+			c.Kind = cause.Sandbox
 		case runner.ReasonHostPortConflict:
 			c.Kind = cause.HostPortProcess
 		case runner.ReasonPostStartHookError:

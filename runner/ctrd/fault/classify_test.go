@@ -41,7 +41,12 @@ func TestAStepErrorKeepsTheCauseThatIsKnown(t *testing.T) {
 	if got := cause.Of(Step(runner.ReasonFailedMount, known)).Kind; got != cause.Mount {
 		t.Errorf("an error whose cause is known: %q", got)
 	}
-	if err := Step(runner.ReasonFailedMount, nil); err != nil {
+	for err, want := range map[error]cause.Kind{full: cause.NoSpace, known: cause.Mount, errors.New("link: no such device"): cause.Network} {
+		if got := cause.Of(Known(cause.Network, err)).Kind; got != want {
+			t.Errorf("%v: %q, want %q", err, got, want)
+		}
+	}
+	if err := Step(runner.ReasonFailedMount, nil); err != nil || Known(cause.Network, nil) != nil {
 		t.Errorf("nil became %v", err)
 	}
 }

@@ -3,6 +3,7 @@
 package fault
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 
@@ -24,6 +25,16 @@ func Step(reason string, err error) error {
 		err = cause.Wrap(err, c)
 	}
 	return &runner.StepError{Reason: reason, Err: err}
+}
+
+// Known attaches a cause to an error that has none: the one that its text shows, else one of that kind.
+func Known(kind cause.Kind, err error) error {
+	if err == nil || cause.Of(err).Kind != "" {
+		return err
+	}
+	c := classify(err)
+	c.Kind = cmp.Or(c.Kind, kind)
+	return cause.Wrap(err, c)
 }
 
 // Wrap adds the failed step to an error; nil stays nil.

@@ -17,6 +17,7 @@ import (
 	"github.com/containerd/containerd/v2/core/snapshots"
 	corev1 "k8s.io/api/core/v1"
 
+	"monopod/internal/cause"
 	"monopod/runner/spec"
 )
 
@@ -81,7 +82,7 @@ func (r *Ranges) Take(sandbox string, foreign []idRange) (uint32, error) {
 	defer unlock()
 	first, ok := freeRange(used, slices.Concat(foreign, others))
 	if !ok {
-		return 0, errors.New("user namespace: no free range of user ids")
+		return 0, cause.Wrap(errors.New("user namespace: no free range of user ids"), cause.Cause{Kind: cause.Sandbox, Fault: cause.UserNamespace})
 	}
 	r.taken[sandbox] = first
 	if err := r.Claims.write(r.taken); err != nil {

@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"monopod/internal/cause"
 )
 
 // setting is a sysctl to write in a new namespace.
@@ -22,13 +24,18 @@ type setting struct {
 func (s setting) write() error {
 	f, err := os.OpenFile("/proc/sys/"+s.path, os.O_WRONLY, 0)
 	if err != nil {
-		return fmt.Errorf("sysctl %s: %w", s.path, err)
+		return badSysctl("%s: %w", s.path, err)
 	}
 	defer f.Close()
 	if _, err := f.WriteString(s.value); err != nil {
-		return fmt.Errorf("sysctl %s=%q: %w", s.path, s.value, err)
+		return badSysctl("%s=%q: %w", s.path, s.value, err)
 	}
 	return nil
+}
+
+// badSysctl returns the error for a sysctl that cannot be set.
+func badSysctl(format string, args ...any) error {
+	return cause.Wrap(fmt.Errorf("sysctl "+format, args...), cause.Cause{Kind: cause.Sandbox, Fault: cause.Sysctl})
 }
 
 // sysctlSettings returns the sysctls to write, sorted by path. A sysctl outside the new namespaces is an error, because it would change the host.
@@ -48,11 +55,11 @@ func sysctlSettings(ns Set) ([]setting, error) {
 		flag := sysctlNamespace(path)
 		switch {
 		case flag == 0 || strings.Contains(path, ".."):
-			return nil, fmt.Errorf("sysctl %s is not part of a network or ipc namespace", path)
+			return nil, badSysctl("%s is not part of a network or ipc namespace", path)
 		case flag == unix.CLONE_NEWNET && !ns.Net:
-			return nil, fmt.Errorf("sysctl %s requires a network namespace of the pod", path)
+			return nil, badSysctl("%s requires a network namespace of the pod", path)
 		case flag == unix.CLONE_NEWIPC && !ns.IPC:
-			return nil, fmt.Errorf("sysctl %s requires an ipc namespace of the pod", path)
+			return nil, badSysctl("%s requires an ipc namespace of the pod", path)
 		}
 		settings = append(settings, setting{path: path, value: v, flag: flag})
 	}

@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"monopod/internal/cause"
 )
 
 func TestSysctlSettings(t *testing.T) {
@@ -45,6 +47,9 @@ func TestSysctlSettings(t *testing.T) {
 			}
 			if (err == nil) != (tt.err == "") || err != nil && !strings.Contains(err.Error(), tt.err) {
 				t.Errorf("error %v, want %q", err, tt.err)
+			}
+			if c := cause.Of(err); err != nil && (c.Kind != cause.Sandbox || c.Fault != cause.Sysctl) {
+				t.Errorf("cause %+v", c)
 			}
 		})
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/containerd/containerd/v2/plugins/snapshots/overlay/overlayutils"
 	"golang.org/x/sys/unix"
 
+	"monopod/internal/cause"
 	"monopod/internal/sharing"
 	"monopod/manifests"
 	"monopod/runner/ctrd/embed"
@@ -55,11 +56,14 @@ func (r *Runtimes) shipped() Runtime {
 func (r *Runtimes) handled(handler string) (Runtime, error) {
 	find := r.Handlers
 	if find == nil {
-		return Runtime{}, fmt.Errorf("there is no OCI runtime for handler %q", handler)
+		return Runtime{}, cause.Wrap(fmt.Errorf("there is no OCI runtime for handler %q", handler), noHandler)
 	}
 	path, err := find(handler)
-	return Runtime{Path: path, Root: r.Dirs.Path("handlers", handler)}, err
+	return Runtime{Path: path, Root: r.Dirs.Path("handlers", handler)}, cause.Wrap(err, noHandler)
 }
+
+// noHandler is the cause of an error of a RuntimeClass.
+var noHandler = cause.Cause{Kind: cause.Sandbox, Fault: cause.Handler}
 
 // RuntimeFor chooses the OCI runtime of a pod: that of its RuntimeClass, else the usual one, unless only the shipped one supports
 // what the pod needs.
@@ -91,7 +95,7 @@ func (r *Runtimes) CheckRuntime(ctx context.Context, pod *manifests.Pod) (manife
 	class, err := manifests.RuntimeOf(pod)
 	if err != nil {
 		if name := pod.Object.Spec.RuntimeClassName; name != nil {
-			err = cmp.Or(sharing.Refused(pod.Refs, manifests.ObjectID{Kind: "RuntimeClass", Name: *name}), err)
+			err = cmp.Or(sharing.Refused(pod.Refs, manifests.ObjectID{Kind: "RuntimeClass", Name: *name}), cause.Wrap(err, noHandler))
 		}
 		return class, err
 	}
@@ -112,9 +116,9 @@ func (r *Runtimes) mapsUsers(ctx context.Context, rt Runtime) error {
 	f, err := r.features.of(ctx, rt.Path)
 	switch {
 	case err != nil:
-		return fmt.Errorf("%s, %w", noUserNamespace, err)
+		return withoutUsers("%w", err)
 	case !f.mapsIDs:
-		return fmt.Errorf("%s, runtime does not support user namespaces: %s has no id-mapped mounts; runc supports them since 1.2", noUserNamespace, rt.Path)
+		return withoutUsers("runtime does not support user namespaces: %s has no id-mapped mounts; runc supports them since 1.2", rt.Path)
 	}
 	return nil
 }
@@ -212,13 +216,19 @@ func (r *Runtimes) Runtimes() []Runtime {
 // noUserNamespace is the beginning of the kubelet's error for a pod that cannot have a user namespace.
 const noUserNamespace = "can't set `spec.hostUsers: false`"
 
+// withoutUsers returns the error for a pod that cannot have a user namespace.
+func withoutUsers(format string, args ...any) error {
+	err := fmt.Errorf(format, args...)
+	return cause.Wrap(fmt.Errorf("%s, %w", noUserNamespace, err), cause.Cause{Kind: cause.Sandbox, Fault: cause.UserNamespace})
+}
+
 // checkUserNamespaces checks that kernel and snapshotter support user namespaces.
 func (r *Runtimes) checkUserNamespaces() error {
 	if r.Snapshotter != embed.Overlayfs {
-		return fmt.Errorf("%s, snapshotter %s cannot map ids", noUserNamespace, r.Snapshotter)
+		return withoutUsers("snapshotter %s cannot map ids", r.Snapshotter)
 	}
 	if ok, err := overlayutils.SupportsIDMappedMounts(); err != nil || !ok {
-		return errors.Join(fmt.Errorf("%s, the kernel has no id-mapped overlays", noUserNamespace), err)
+		return errors.Join(withoutUsers("the kernel has no id-mapped overlays"), err)
 	}
 	return nil
 }

@@ -10,7 +10,9 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	nodev1 "k8s.io/api/node/v1"
 
+	"monopod/internal/cause"
 	"monopod/manifests"
 	"monopod/runner/ctrd/layout"
 	"monopod/runner/ctrd/record"
@@ -139,9 +141,24 @@ func TestUserNamespacesNeedOverlayfs(t *testing.T) {
 	pod := &manifests.Pod{Object: &corev1.Pod{Spec: corev1.PodSpec{HostUsers: new(false)}}}
 	if _, err := r.CheckRuntime(t.Context(), pod); err == nil || !strings.Contains(err.Error(), "snapshotter native cannot map ids") {
 		t.Errorf("error %v", err)
+	} else if got := cause.Of(err); got != (cause.Cause{Kind: cause.Sandbox, Fault: cause.UserNamespace}) {
+		t.Errorf("cause %+v", got)
 	}
 	pod.Object.Spec.HostUsers = nil
 	if _, err := r.CheckRuntime(t.Context(), pod); err != nil {
 		t.Error(err)
+	}
+}
+
+func TestARuntimeClassThatCannotBeUsedIsTheCause(t *testing.T) {
+	r := &Runtimes{DefaultRuntime: "/bin/runc", Log: slog.New(slog.DiscardHandler)}
+	for name, refs := range map[string]*manifests.Refs{
+		"no such class":   {},
+		"no such handler": {RuntimeClass: &nodev1.RuntimeClass{Handler: "runsc"}},
+	} {
+		pod := &manifests.Pod{Object: &corev1.Pod{Spec: corev1.PodSpec{RuntimeClassName: new("sandboxed")}}, Refs: refs}
+		if _, err := r.CheckRuntime(t.Context(), pod); cause.Of(err) != noHandler {
+			t.Errorf("%s: %v, cause %+v", name, err, cause.Of(err))
+		}
 	}
 }

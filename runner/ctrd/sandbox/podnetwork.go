@@ -82,7 +82,7 @@ func (n *add) wait(ctx context.Context) error {
 	case <-n.done:
 		return n.err
 	case <-ctx.Done():
-		return ctx.Err()
+		return fault.Known(cause.Network, ctx.Err())
 	}
 }
 
@@ -168,7 +168,7 @@ func (r *Network) addNetwork(ctx context.Context, id string) (err error) {
 	}
 	ips, err := r.Net.Setup(ctx, r.networkPod(rec))
 	if err != nil {
-		return fmt.Errorf("set up network: %w", err)
+		return fault.Known(cause.Network, fmt.Errorf("set up network: %w", err))
 	}
 	rec = r.Index.SandboxByID(id)
 	if rec == nil || rec.Meta.State != record.Active {
@@ -201,7 +201,7 @@ func (r *Network) SetupNetwork(ctx context.Context, key manifests.Key) error {
 func (r *Network) repeatNetwork(ctx context.Context, rec *record.Sandbox) *add {
 	return r.Adds.start(ctx, rec.ID, func(ctx context.Context) error {
 		if err := r.Net.Teardown(ctx, r.networkPod(rec)); err != nil {
-			return fmt.Errorf("undo network: %w", err)
+			return fault.Known(cause.Network, fmt.Errorf("undo network: %w", err))
 		}
 		err := r.addNetwork(ctx, rec.ID)
 		r.Watch.Notify(rec.Meta.Key)
@@ -232,7 +232,7 @@ func (r *Network) WaitNetwork(ctx context.Context, id string) error {
 	}
 	n := r.Adds.get(id)
 	if n == nil {
-		return fault.Step(runner.ReasonCreatePodSandboxError, errors.New("the network setup was interrupted and must be repeated"))
+		return fault.Step(runner.ReasonCreatePodSandboxError, fault.Known(cause.Network, errors.New("the network setup was interrupted and must be repeated")))
 	}
 	return networkError(n.wait(ctx))
 }
@@ -304,7 +304,7 @@ func (r *Network) claimHostPorts(rec *record.Sandbox) error {
 	if pod := rec.Pod.Object; !pod.Spec.HostNetwork || !NamespacesOf(pod).IPC {
 		return nil
 	}
-	return networkError(r.Net.ClaimHost(r.networkPod(rec)))
+	return networkError(fault.Known(cause.Network, r.Net.ClaimHost(r.networkPod(rec))))
 }
 
 // TeardownNetwork tears down the network of a sandbox.

@@ -170,6 +170,32 @@ func TestVolumesOfAnEvictedPodAreEmptiedOnceNothingRuns(t *testing.T) {
 	}
 }
 
+func TestOnlyAnErrorOfTheNetworkIsCalledOne(t *testing.T) {
+	r, _, ctx := newManager(t)
+	rec := r.add(ctx, t, "a", func(*record.Sandbox) {})
+	r.Network.Index = r.Index
+	setup := r.Network.Adds.start(ctx, "slow", func(ctx context.Context) error {
+		<-ctx.Done()
+		return ctx.Err()
+	})
+	defer r.Network.Adds.Forget("slow")
+	over, cancel := context.WithCancel(ctx)
+	cancel()
+	for name, tt := range map[string]struct {
+		err  error
+		want cause.Kind
+	}{
+		"interrupted":        {r.Network.WaitNetwork(ctx, rec.ID), cause.Network},
+		"waits for too long": {networkError(setup.wait(over)), cause.Network},
+		"no sandbox":         {r.Network.WaitNetwork(ctx, "none"), ""},
+		"hosts file":         {networkError(errors.New("write hosts file: input/output error")), ""},
+	} {
+		if tt.err == nil || cause.Of(tt.err).Kind != tt.want {
+			t.Errorf("%s: %v, cause %q, want %q", name, tt.err, cause.Of(tt.err).Kind, tt.want)
+		}
+	}
+}
+
 func TestWhatTheNetworkLearnsOfAPod(t *testing.T) {
 	r, _, ctx := newManager(t)
 	rec := r.add(ctx, t, "a", func(s *record.Sandbox) {

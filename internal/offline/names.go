@@ -1,9 +1,11 @@
-package why
+package offline
 
 import (
 	"bytes"
 	"regexp"
 	"strconv"
+
+	"monopod/node/why"
 )
 
 // What a document says of itself, found without understanding it: it may be broken anywhere.
@@ -18,8 +20,8 @@ var (
 
 // Names finds what the documents of a file are called that could not be accepted. It guesses: what it finds is for telling
 // people where to look.
-func Names(file string, data []byte) []Object {
-	var all []Object
+func Names(file string, data []byte) []why.Object {
+	var all []why.Object
 	from := 0
 	ends := append(between.FindAllIndex(data, -1), []int{len(data), len(data)})
 	for _, end := range ends {
@@ -45,12 +47,12 @@ func leading(doc []byte) int {
 	return 0
 }
 
-func nameIn(doc []byte) (Object, bool) {
+func nameIn(doc []byte) (why.Object, bool) {
 	at := metadata.FindIndex(doc)
 	if at == nil {
-		return Object{}, false
+		return why.Object{}, false
 	}
-	o := Object{Kind: "Pod", Namespace: "default"}
+	o := why.Object{Kind: "Pod", Namespace: "default"}
 	if m := kindWord.FindSubmatch(doc); m != nil {
 		o.Kind = string(m[1])
 	}
@@ -60,7 +62,7 @@ func nameIn(doc []byte) (Object, bool) {
 	}
 	m := nameWord.FindSubmatch(head)
 	if m == nil {
-		return Object{}, false
+		return why.Object{}, false
 	}
 	o.Name = string(m[1])
 	if m := namespaces.FindSubmatch(head); m != nil {
