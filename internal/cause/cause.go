@@ -114,6 +114,8 @@ const (
 	Owned Fault = "Owned"
 	// NoRoom, of Mount, means that the content of the objects of all pods would take too much memory.
 	NoRoom Fault = "NoRoom"
+	// BridgeName, of Network, means that the name of the bridge belongs to something else.
+	BridgeName Fault = "BridgeName"
 	// UserNamespace, of Sandbox, means that this machine or its OCI runtime has no user namespace for the pod.
 	UserNamespace Fault = "UserNamespace"
 	// Handler, of Sandbox, means that the RuntimeClass of the pod or the OCI runtime of its handler is missing.

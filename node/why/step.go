@@ -112,6 +112,10 @@ func (s *failedStep) network() bool {
 		advice = "install the plugin (apt install containernetworking-plugins), or add its directory to cniBinDirs" + config
 	case cause.Network:
 		s.cause(c.Kind, "", "the pod network cannot be set up: %s", text)
+		if c.Fault == cause.BridgeName {
+			advice = "set bridgeName" + config + " to a name that no other interface of this machine has, and restart monopod"
+			break
+		}
 		advice = "fix the cause in the message; with hostNetwork: true, the pod needs no network of its own"
 	case cause.HostPortPod, cause.HostPortProcess: // a pod of another monopod, or a process of this machine
 		s.cause(c.Kind, "", "%s", text)

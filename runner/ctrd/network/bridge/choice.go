@@ -166,7 +166,8 @@ func (c Choice) Bridge(f Host) (string, error) {
 		return name, err
 	}
 	if !usable {
-		return "", fmt.Errorf("bridge %s cannot be used for pods: %s; set bridge to another name", name, c.unusable(d))
+		err := fmt.Errorf("bridge %s cannot be used for pods: %s; set bridgeName to another name", name, c.unusable(d))
+		return "", cause.Wrap(err, cause.Cause{Kind: cause.Network, Fault: cause.BridgeName})
 	}
 	return name, nil
 }

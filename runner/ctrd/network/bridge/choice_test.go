@@ -104,7 +104,7 @@ func TestChoiceOfTheBridge(t *testing.T) {
 			name: "another monopod has the configured name", configured: "pods0", devices: []device{bridge("pods0", other, 0, "10.99.0.1/16")},
 			err: "bridge pods0 cannot be used for pods: it belongs to another monopod (/srv/other)",
 		},
-		{name: "the configured bridge has another address", configured: "br0", devices: []device{bridge("br0", "", 1, "10.1.0.1/16")}, err: "set bridge to another name"},
+		{name: "the configured bridge has another address", configured: "br0", devices: []device{bridge("br0", "", 1, "10.1.0.1/16")}, err: "set bridgeName to another name"},
 		{
 			name:    "our bridge got another name when another monopod had the usual one, and our state is lost",
 			devices: []device{bridge(hex, me, 1, "10.88.0.1/16")}, routes: []route{{Dst: netip.MustParsePrefix("10.88.0.0/16"), Device: hex}}, want: hex,
@@ -146,6 +146,9 @@ func TestChoiceOfTheBridge(t *testing.T) {
 				t.Errorf("got %q, %v; want %q, %q", got, err, tt.want, tt.err)
 			}
 			if overlaps := cause.Of(err).Kind == cause.PodCIDR; overlaps != (err != nil && strings.Contains(err.Error(), " overlaps the ")) {
+				t.Errorf("the cause of %v is %+v", err, cause.Of(err))
+			}
+			if named := cause.Of(err).Fault == cause.BridgeName; named != (err != nil && strings.Contains(err.Error(), " set bridgeName ")) {
 				t.Errorf("the cause of %v is %+v", err, cause.Of(err))
 			}
 		})
