@@ -138,15 +138,19 @@ func (f Facts) silence() string {
 func (f Facts) agent() []Chain {
 	switch {
 	case f.Hangs:
-		return []Chain{{Text: f.silence(), Reason: cause.DaemonDown, Steps: append([]Step{
+		c := Chain{Text: f.silence(), Reason: cause.DaemonDown, Steps: []Step{
 			{Kind: Cause, Reason: cause.DaemonDown, Text: f.Daemon},
 			{Kind: Next, Text: "running pods continue; crashed ones may not be restarted, and manifests may not be read"},
-		}, f.Instance.restart()...)}}
+		}}
+		for _, text := range f.Instance.Restart() {
+			c.Steps = append(c.Steps, Step{Kind: Action, Text: text})
+		}
+		return []Chain{c}
 	case f.Daemon != "":
 		return []Chain{{Text: f.silence(), Reason: cause.DaemonDown, Steps: []Step{
 			{Kind: Cause, Reason: cause.DaemonDown, Text: f.Daemon},
 			{Kind: Next, Text: "running pods continue; crashed ones are not restarted, and no manifest is read"},
-			f.Instance.start(),
+			{Kind: Action, Text: f.Instance.Start()},
 		}}}
 	case f.Runtime != "":
 		return []Chain{{Text: "the runtime does not respond", Reason: cause.RuntimeDown, Steps: []Step{

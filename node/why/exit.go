@@ -8,6 +8,7 @@ import (
 
 	"monopod/internal/cause"
 	"monopod/internal/printer"
+	"monopod/node/why/clue"
 )
 
 // lastEnd is how the last instance of a container ended; nil when none has.
@@ -64,7 +65,7 @@ func (e *exit) ending() {
 	if st := e.status(name); st.RestartCount > 0 {
 		again = "; restarted " + times(int(st.RestartCount))
 	}
-	switch sig, isSignal := signalOf(end.ExitCode); {
+	switch sig, isSignal := clue.Signal(end.ExitCode); {
 	case end.Reason == "OOMKilled":
 		e.cause(cause.OutOfMemory, name, "container %s was killed%s because it ran out of memory (exit code %d, OOMKilled)%s", name, ago, end.ExitCode, again)
 	case end.Reason == "StartError":
@@ -76,7 +77,7 @@ func (e *exit) ending() {
 	case end.ExitCode == 0:
 		e.cause(cause.Exited, name, "container %s exited%s with exit code 0, but should keep running%s", name, ago, again)
 	default:
-		e.cause(cause.Exited, name, "container %s exited%s with exit code %d%s%s", name, ago, end.ExitCode, exitHint(end.ExitCode), again)
+		e.cause(cause.Exited, name, "container %s exited%s with exit code %d%s%s", name, ago, end.ExitCode, clue.ExitHint(end.ExitCode), again)
 	}
 }
 
@@ -90,24 +91,6 @@ func (e *exit) stopped(ago, again string) {
 		reason, why = cause.Hook, "its postStart hook failed"
 	}
 	e.cause(reason, e.name, "container %s was stopped%s by monopod because %s (exit code %d)%s", e.name, ago, why, e.end.ExitCode, again)
-}
-
-// exitHint is what shells mean by an exit code.
-func exitHint(code int32) string {
-	switch code {
-	case 126:
-		return " (in a shell: found, but not executable)"
-	case 127:
-		return " (in a shell: command not found)"
-	}
-	return ""
-}
-
-// signalOf returns the signal that an exit code stands for.
-func signalOf(code int32) (string, bool) {
-	names := map[int32]string{1: "SIGHUP", 2: "SIGINT", 3: "SIGQUIT", 4: "SIGILL", 6: "SIGABRT", 7: "SIGBUS", 8: "SIGFPE", 9: "SIGKILL", 11: "SIGSEGV", 13: "SIGPIPE", 14: "SIGALRM", 15: "SIGTERM", 24: "SIGXCPU", 31: "SIGSYS"}
-	name, ok := names[code-128]
-	return name, ok
 }
 
 // deeper adds the cause behind the exit of a container, as far as it is known, and returns what to do.
@@ -126,7 +109,7 @@ func (e *exit) deeper() string {
 		e.cause(cause.Start, name, "%s", oneLine(end.Message))
 		return "correct " + field + " in " + e.place() + ", or provide what it requires on this machine"
 	}
-	if port, ok := PortTaken(e.Output[name]); ok {
+	if port, ok := clue.PortTaken(e.Output[name]); ok {
 		return e.portTaken(port)
 	}
 	if l := e.rival(); l != nil && end.ExitCode != 0 {

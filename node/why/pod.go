@@ -294,7 +294,7 @@ func (f Facts) runtimeStep() Step {
 	if f.Places.Endpoint != "" {
 		return Step{Kind: Action, Text: fmt.Sprintf("check that containerd is running and responds on %s (systemctl status containerd)", f.Places.Endpoint)}
 	}
-	return Step{Kind: Action, Text: "check " + f.Instance.log() + ", and whether the disk is full (df -h)"}
+	return Step{Kind: Action, Text: "check " + f.Instance.Log() + ", and whether the disk is full (df -h)"}
 }
 
 func (b *builder) runtimeAdvice() { b.add(b.runtimeStep()) }

@@ -6,6 +6,7 @@ import (
 
 	"monopod/internal/cause"
 	"monopod/internal/model"
+	"monopod/node/why/clue"
 )
 
 // failedProbe explains a probe that fails or has not succeeded yet.
@@ -18,10 +19,7 @@ type failedProbe struct {
 func (p *failedProbe) explain() {
 	t := p.Trouble
 	kind := strings.ToLower(t.Reason)
-	target, field := "", ""
-	if c := p.spec(t.Container); c != nil {
-		target, field = probeTarget(c, t.Reason)
-	}
+	target, field := clue.ProbeTarget(p.spec(t.Container), t.Reason)
 	p.probe = p.probeOf(t.Container, t.Reason)
 	output, fault := strings.TrimSpace(t.Message), t.Cause.Fault
 	if p.probe != nil && p.probe.Output != "" {

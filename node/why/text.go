@@ -1,12 +1,9 @@
 package why
 
 import (
-	"cmp"
 	"fmt"
 	"strings"
 	"time"
-
-	corev1 "k8s.io/api/core/v1"
 
 	"monopod/internal/model"
 	"monopod/internal/printer"
@@ -73,29 +70,4 @@ func failureCount(p *model.Probe) string {
 		often += " in a row"
 	}
 	return fmt.Sprintf(" (%s; %d count)", often, p.Threshold)
-}
-
-// probeTarget returns the target of a probe, and its path within the container.
-func probeTarget(c *corev1.Container, kind string) (target, field string) {
-	p := c.ReadinessProbe
-	field = "readinessProbe"
-	switch kind {
-	case "Liveness":
-		p, field = c.LivenessProbe, "livenessProbe"
-	case "Startup":
-		p, field = c.StartupProbe, "startupProbe"
-	}
-	switch {
-	case p == nil:
-		return "", field
-	case p.HTTPGet != nil:
-		return fmt.Sprintf(" (GET %s on port %s)", cmp.Or(p.HTTPGet.Path, "/"), p.HTTPGet.Port.String()), field + ".httpGet"
-	case p.TCPSocket != nil:
-		return fmt.Sprintf(" (TCP port %s)", p.TCPSocket.Port.String()), field + ".tcpSocket"
-	case p.GRPC != nil:
-		return fmt.Sprintf(" (gRPC port %d)", p.GRPC.Port), field + ".grpc"
-	case p.Exec != nil:
-		return fmt.Sprintf(" (command %s)", strings.Join(p.Exec.Command, " ")), field + ".exec.command"
-	}
-	return "", field
 }

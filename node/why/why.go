@@ -12,6 +12,7 @@ import (
 
 	"monopod/internal/cause"
 	"monopod/internal/model"
+	"monopod/node/why/instance"
 )
 
 // Kind is the kind of a step.
@@ -96,6 +97,9 @@ type Facts struct {
 	// Instance is the daemon that was asked.
 	Instance Instance
 }
+
+// Instance is the daemon that was asked.
+type Instance = instance.Instance
 
 // Unfit is a pod of an API server that this machine cannot run, and why.
 type Unfit struct{ Namespace, Name, Text string }

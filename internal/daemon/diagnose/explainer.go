@@ -29,6 +29,7 @@ import (
 	"monopod/node/events"
 	"monopod/node/netinfo"
 	"monopod/node/why"
+	"monopod/node/why/clue"
 	"monopod/runner/ctrd"
 	"monopod/runner/podstatus"
 )
@@ -206,7 +207,7 @@ func (e *Explainer) output(ctx context.Context, pod *corev1.Pod) map[string][]st
 
 func takenPort(output map[string][]string) (int, bool) {
 	for _, name := range slices.Sorted(maps.Keys(output)) {
-		if port, taken := why.PortTaken(output[name]); taken {
+		if port, taken := clue.PortTaken(output[name]); taken {
 			return port, true
 		}
 	}

@@ -1,9 +1,9 @@
-package why_test
+package clue_test
 
 import (
 	"testing"
 
-	"monopod/node/why"
+	"monopod/node/why/clue"
 )
 
 func TestProgramsThatFindTheirPortTaken(t *testing.T) {
@@ -20,7 +20,7 @@ func TestProgramsThatFindTheirPortTaken(t *testing.T) {
 		"listening on :8080":                                                 {},
 		"cannot start":                                                       {},
 	} {
-		port, taken := why.PortTaken([]string{"starting", line, "bye"})
+		port, taken := clue.PortTaken([]string{"starting", line, "bye"})
 		if port != want.port || taken != want.taken {
 			t.Errorf("%s: %d %v", line, port, taken)
 		}
