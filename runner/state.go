@@ -198,6 +198,8 @@ type Termination struct {
 	FinishedAt  time.Time `json:"finishedAt,omitzero"`
 	// By is what ended the instance; empty if it ended by itself or because of its own failure.
 	By EndedBy `json:"by,omitempty"`
+	// Stop is the failure of its own for which the agent stopped the instance; otherwise empty.
+	Stop StopCause `json:"stop,omitempty"`
 	// Cause is why the instance could not be started, with ReasonStartError; otherwise zero.
 	Cause cause.Cause `json:"cause,omitzero"`
 }
@@ -217,6 +219,9 @@ func (c *Container) Ending() *Termination {
 		return nil
 	}
 	end := *c.Exit
+	if c.Leaving() && c.StopCause.Failed() {
+		end.Stop = c.StopCause
+	}
 	switch {
 	case c.Leaving() && !c.StopCause.Failed():
 		end.By = EndedByAgent

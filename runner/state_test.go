@@ -73,7 +73,10 @@ func TestEndingTellsWhatEndedTheInstance(t *testing.T) {
 		if *c.Exit != before || end == c.Exit {
 			t.Errorf("%s: the exit itself changed: %+v", tt.name, c.Exit)
 		}
-		if end.By = ""; *end != before {
+		if stopped := c.StopCause.Failed(); stopped != (end.Stop == c.StopCause && end.Stop != "") {
+			t.Errorf("%s: stopped for %q", tt.name, end.Stop)
+		}
+		if end.By, end.Stop = "", ""; *end != before {
 			t.Errorf("%s: %+v, want %+v", tt.name, *end, before)
 		}
 	}
@@ -89,6 +92,7 @@ func TestTerminationSurvivesStorage(t *testing.T) {
 		`{"containerID":"1","exitCode":143,"reason":"Error","message":"bye","startedAt":"2026-01-02T03:00:01Z","finishedAt":"2026-01-02T03:00:09Z","by":"Agent"}`: {
 			ContainerID: "1", ExitCode: 143, Reason: runner.ReasonError, Message: "bye", StartedAt: at(1), FinishedAt: at(9), By: runner.EndedByAgent,
 		},
+		`{"containerID":"1","exitCode":137,"reason":"Error","stop":"LivenessProbe"}`: {ContainerID: "1", ExitCode: 137, Reason: runner.ReasonError, Stop: runner.StopLivenessProbe},
 		`{"containerID":"1","exitCode":128,"reason":"StartError","by":"Reboot","cause":{"kind":"CommandNotFound","program":"/srv"}}`: {
 			ContainerID: "1", ExitCode: runner.ExitCodeStartError, Reason: runner.ReasonStartError, By: runner.EndedByReboot,
 			Cause: cause.Cause{Kind: cause.CommandNotFound, Program: "/srv"},

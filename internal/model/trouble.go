@@ -16,8 +16,6 @@ type Trouble struct {
 	// Count is the number of consecutive failures of a step, At the time of the latest.
 	Count int
 	At    time.Time
-	// Stopped is why the agent ended a container that has exited; empty if it ended by itself.
-	Stopped string
 	// Cause is the cause of the problem; its kind may be empty if Kind is sufficient. For a probe, it distinguishes a failure from one that
 	// has not succeeded yet.
 	Cause cause.Cause

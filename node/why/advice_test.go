@@ -143,15 +143,19 @@ func TestExitCodesInWords(t *testing.T) {
 
 func TestContainersThatTheAgentEnded(t *testing.T) {
 	for stopped, want := range map[string]struct {
-		reason cause.Kind
-		text   string
+		reason       cause.Kind
+		text, advice string
 	}{
-		"LivenessProbe":      {cause.ProbeFailed, "because its liveness probe failed"},
-		"StartupProbe":       {cause.ProbeFailed, "because its startup probe did not succeed in time"},
-		"PostStartHookError": {cause.Hook, "because its postStart hook failed"},
+		"LivenessProbe":      {cause.ProbeFailed, "because its liveness probe failed", "or correct spec.containers[0].livenessProbe in"},
+		"StartupProbe":       {cause.ProbeFailed, "because its startup probe did not succeed in time", "or correct spec.containers[0].startupProbe in"},
+		"PostStartHookError": {cause.Hook, "because its postStart hook failed", "correct spec.containers[0].lifecycle.postStart in"},
 	} {
-		c := chainOf(oneOf(web(ended(143, "Error", ""), func(p *why.Pod) { p.Trouble.Stopped = stopped; p.Events = []string{"12:00 Unhealthy"} })))
+		c := chainOf(oneOf(web(ended(143, "Error", ""), func(p *why.Pod) {
+			p.StoppedFor = map[string]string{"app": stopped}
+			p.Events = []string{"12:00 Unhealthy"}
+		})))
 		wantStep(t, c, why.Cause, want.text)
+		wantStep(t, c, why.Action, want.advice)
 		if c.Reason != want.reason || len(texts(c, why.Events)) != 1 {
 			t.Errorf("%s: %s, %q", stopped, c.Reason, c.Steps)
 		}

@@ -87,9 +87,9 @@ func anyPod(t *rapid.T, name string) why.Pod {
 		Reason: rapid.SampledFrom([]string{
 			"Error", "Teardown", "Evicted", "Preempting", "DeadlineExceeded", "Liveness", "Readiness", "Startup",
 		}).Draw(t, "reason"),
-		Stopped: rapid.SampledFrom([]string{"", "LivenessProbe", "StartupProbe", "PostStartHookError"}).Draw(t, "stopped"),
-		Count:   rapid.IntRange(0, 3).Draw(t, "count"), Cause: anyCause(t), Final: rapid.Bool().Draw(t, "final"), Stopping: rapid.Bool().Draw(t, "stopping"),
+		Count: rapid.IntRange(0, 3).Draw(t, "count"), Cause: anyCause(t), Final: rapid.Bool().Draw(t, "final"), Stopping: rapid.Bool().Draw(t, "stopping"),
 	}
+	p.StoppedFor = map[string]string{"app": rapid.SampledFrom([]string{"", "LivenessProbe", "StartupProbe", "PostStartHookError"}).Draw(t, "stopped for")}
 	if p.Trouble.Kind == "" && rapid.Bool().Draw(t, "no trouble") {
 		p.Trouble = model.Trouble{}
 	}

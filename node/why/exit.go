@@ -50,7 +50,7 @@ func (e *exit) explain() {
 	} else if end.Message != "" && end.Reason != "StartError" {
 		e.add(Step{Kind: Output, Container: name, Text: "termination message of container " + name, Lines: printer.TextLines(end.Message)})
 	}
-	if st := e.status(name); len(e.Events) > 0 && (e.Trouble.Stopped != "" || st.State.Running != nil) {
+	if st := e.status(name); len(e.Events) > 0 && (e.StoppedFor[name] != "" || st.State.Running != nil) {
 		e.add(Step{Kind: Events, Text: "latest events of the pod", Lines: e.Events})
 	}
 	e.restartNext()
@@ -70,7 +70,7 @@ func (e *exit) ending() {
 		e.cause(cause.OutOfMemory, name, "container %s was killed%s because it ran out of memory (exit code %d, OOMKilled)%s", name, ago, end.ExitCode, again)
 	case end.Reason == "StartError":
 		e.cause(cause.Start, name, "container %s could not be started%s (exit code %d, StartError)%s", name, ago, end.ExitCode, again)
-	case e.Trouble.Container == name && e.Trouble.Stopped != "":
+	case e.StoppedFor[name] != "":
 		e.stopped(ago, again)
 	case isSignal:
 		e.cause(cause.Signaled, name, "container %s was killed%s by %s (exit code %d)%s", name, ago, sig, end.ExitCode, again)
@@ -84,13 +84,26 @@ func (e *exit) ending() {
 // stopped is about a container that the agent has ended for a fault of its own.
 func (e *exit) stopped(ago, again string) {
 	reason, why := cause.ProbeFailed, "its liveness probe failed"
-	switch e.Trouble.Stopped {
+	switch e.StoppedFor[e.name] {
 	case "StartupProbe":
 		why = "its startup probe did not succeed in time"
 	case "PostStartHookError":
 		reason, why = cause.Hook, "its postStart hook failed"
 	}
 	e.cause(reason, e.name, "container %s was stopped%s by monopod because %s (exit code %d)%s", e.name, ago, why, e.end.ExitCode, again)
+}
+
+// stoppedAdvice is what to do about a container that the agent has ended for a fault of its own: its command and arguments do run.
+func (e *exit) stoppedAdvice(logs string) string {
+	kind := "Liveness"
+	switch e.StoppedFor[e.name] {
+	case "PostStartHookError":
+		return fmt.Sprintf("correct %s.lifecycle.postStart in %s; output of the program: %s", e.field, e.place(), logs)
+	case "StartupProbe":
+		kind = "Startup"
+	}
+	target, field := clue.ProbeTarget(e.spec(e.name), kind)
+	return fmt.Sprintf("make the program answer its probe%s in time (output: %s), or correct %s.%s in %s", target, logs, e.field, field, e.place())
 }
 
 // deeper adds the cause behind the exit of a container, as far as it is known, and returns what to do.
@@ -115,6 +128,9 @@ func (e *exit) deeper() string {
 	if l := e.rival(); l != nil && end.ExitCode != 0 {
 		e.cause(cause.HostPortProcess, name, "possible cause: the pod's port %s is in use on this machine by %s", l.port(), l)
 		return fmt.Sprintf("stop %s, or change the port of the pod in %s", l, e.place())
+	}
+	if e.StoppedFor[name] != "" {
+		return e.stoppedAdvice(logs)
 	}
 	if end.ExitCode == 0 {
 		return fmt.Sprintf("keep the program of %s running, or set restartPolicy: OnFailure or Never in %s", field, e.place())

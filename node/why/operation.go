@@ -127,5 +127,5 @@ func (o *operation) since(container string) string {
 }
 
 func (o *operation) restartedOften(st *corev1.ContainerStatus) bool {
-	return st.RestartCount > 0 && st.LastTerminationState.Terminated.ExitCode != 0
+	return st.RestartCount > 0 && (st.LastTerminationState.Terminated.ExitCode != 0 || o.StoppedFor[st.Name] != "")
 }

@@ -274,7 +274,7 @@ func (b *builder) restarted() {
 	for i := range all {
 		st := &all[i]
 		last := st.LastTerminationState.Terminated
-		if st.State.Running == nil || last == nil || last.ExitCode == 0 || b.EndedBy[st.Name] != "" || b.Now.Sub(st.State.Running.StartedAt.Time) > settled {
+		if st.State.Running == nil || last == nil || last.ExitCode == 0 && b.StoppedFor[st.Name] == "" || b.EndedBy[st.Name] != "" || b.Now.Sub(st.State.Running.StartedAt.Time) > settled {
 			continue
 		}
 		b.cause(cause.Restarted, st.Name, "container %s was restarted only %s ago", st.Name, short(b.Now.Sub(st.State.Running.StartedAt.Time)))

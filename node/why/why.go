@@ -134,6 +134,8 @@ type Pod struct {
 	Doing []model.Doing
 	// EndedBy says of containers, by name, that monopod (Agent) or a restart of the machine (Reboot) ended their last run: nothing was wrong with them.
 	EndedBy map[string]string
+	// StoppedFor says of containers, by name, for which failure of its own (a runner.StopCause) monopod stopped their last run.
+	StoppedFor map[string]string
 	// Refused says of containers, by name, why the process of their last instance could not be started.
 	Refused map[string]cause.Cause
 	Probes  []model.Probe

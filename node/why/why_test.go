@@ -402,8 +402,15 @@ func TestEachCauseHasItsChain(t *testing.T) {
 		"out of memory":                oneOf(web(ended(137, "OOMKilled", "", "loading"), spec(`containers: [{name: app, image: a, resources: {limits: {memory: 64Mi}}}]`))),
 		"out of memory of the machine": oneOf(web(ended(137, "OOMKilled", ""))),
 		"killed by a probe": oneOf(web(ended(137, "Error", ""), func(p *why.Pod) {
-			p.Trouble.Stopped = "LivenessProbe"
+			p.StoppedFor = map[string]string{"app": "LivenessProbe"}
+			p.Object.Spec.Containers[0].LivenessProbe = &corev1.Probe{ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: "/", Port: intstr.FromInt32(8080)}}}
 			p.Events = []string{"2026-11-21 11:59:40 Unhealthy: Liveness probe failed: HTTP probe failed with statuscode: 500"}
+		})),
+		"back after a failed probe": oneOf(web(ended(0, "Completed", ""), func(p *why.Pod) {
+			p.Trouble, p.NextTry, p.StoppedFor = model.Trouble{}, time.Time{}, map[string]string{"app": "LivenessProbe"}
+			p.Object.Spec.Containers[0].LivenessProbe = &corev1.Probe{ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: "/", Port: intstr.FromInt32(8080)}}}
+			p.Object.Status.Conditions[0].Status = corev1.ConditionTrue
+			p.Object.Status.ContainerStatuses[0].State = corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(now.Add(-5 * time.Second))}}
 		})),
 		"back after a crash": oneOf(web(ended(3, "Error", "", "no settings"), func(p *why.Pod) {
 			p.Trouble, p.NextTry = model.Trouble{}, time.Time{}

@@ -40,6 +40,22 @@ func (s *statusBuilder) endedBy() map[string]runner.EndedBy {
 	return all
 }
 
+// stoppedFor returns, by container, the failures for which the agent stopped the last instances.
+func (s *statusBuilder) stoppedFor() map[string]runner.StopCause {
+	var all map[string]runner.StopCause
+	for spec := range manifests.AllContainers(&s.pod.Spec) {
+		end := lastEnd(s.Containers, spec.Name)
+		if end == nil || end.Stop == "" {
+			continue
+		}
+		if all == nil {
+			all = map[string]runner.StopCause{}
+		}
+		all[spec.Name] = end.Stop
+	}
+	return all
+}
+
 // refused returns, by container, why the processes of the last instances could not be started.
 func refused(pod *corev1.PodSpec, containers []runner.Container) map[string]cause.Cause {
 	var all map[string]cause.Cause

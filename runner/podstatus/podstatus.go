@@ -39,6 +39,8 @@ type Status struct {
 	Doing []model.Doing
 	// EndedBy contains, by container name, what ended the last instance. Instances that ended by themselves are not in it.
 	EndedBy map[string]runner.EndedBy
+	// StoppedFor contains, by container name, the failure of its own for which the agent stopped the last instance.
+	StoppedFor map[string]runner.StopCause
 	// Failing are the causes of failed steps that are being retried, by container.
 	Failing []cause.Cause
 	// Refused contains, by container name, why the process of the last instance could not be started.

@@ -173,9 +173,6 @@ func (s troublesBuilder) troubleContainer(spec *corev1.Container, c *runner.Cont
 func (s troublesBuilder) troubleExited(spec *corev1.Container, c *runner.Container) model.Trouble {
 	r := s.restart(c)
 	t := model.Trouble{Kind: model.TroubleExited, Container: spec.Name, Reason: c.Exit.Reason, At: c.Exit.FinishedAt, Cause: c.Exit.Cause, Final: !r.Wanted}
-	if c.StopCause.Failed() {
-		t.Stopped = string(c.StopCause)
-	}
 	t.Text = fmt.Sprintf("exited with %d (%s)", c.Exit.ExitCode, c.Exit.Reason)
 	switch {
 	case !r.Wanted && c.Exit.ExitCode == 0:

@@ -150,6 +150,9 @@ func TestALivenessProbeThatFailsRestartsItsContainer(t *testing.T) {
 				if i < 0 || of[i].Action.Cause != runner.StopLivenessProbe || of[i].Action.Reason != "Unhealthy: Liveness probe failed: deadlock" {
 					t.Errorf("stopped by %+v", of)
 				}
+				if s := r.status("web"); s.StoppedFor["a"] != runner.StopLivenessProbe || s.StoppedFor["b"] != "" {
+					t.Errorf("stopped for %v", s.StoppedFor)
+				}
 			})
 		})
 	}

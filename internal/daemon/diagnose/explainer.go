@@ -109,6 +109,12 @@ func (e *Explainer) reported(s *podstatus.Status) why.Pod {
 		}
 		p.EndedBy[name] = string(by)
 	}
+	for name, stop := range s.StoppedFor {
+		if p.StoppedFor == nil {
+			p.StoppedFor = map[string]string{}
+		}
+		p.StoppedFor[name] = string(stop)
+	}
 	return p
 }
 
