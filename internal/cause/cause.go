@@ -82,6 +82,10 @@ const (
 	Failing Fault = "Failing"
 	// Lookup means that the host name cannot be resolved.
 	Lookup Fault = "Lookup"
+	// Resolver means that the DNS server of this machine does not answer, or reports an error.
+	Resolver Fault = "Resolver"
+	// Proxy means that the proxy of this machine, Server, is meant instead of the registry.
+	Proxy Fault = "Proxy"
 	// PlainHTTP means that the server does not speak TLS.
 	PlainHTTP Fault = "PlainHTTP"
 	// CertificateExpired means that the certificate has expired or is not valid yet.

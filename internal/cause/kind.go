@@ -32,7 +32,8 @@ const (
 	// ImagePull is any other error of a pull.
 	ImagePull     Kind = "ImagePull"
 	RegistryError Kind = "RegistryError"
-	// RegistryUnknown has the host name as Server, RegistryUnreachable the dialed address if known.
+	// RegistryUnknown has the host name as Server, RegistryUnreachable the dialed address if known. Both may have the Fault Proxy,
+	// RegistryUnknown also Resolver.
 	RegistryUnknown     Kind = "RegistryUnknown"
 	RegistryUnreachable Kind = "RegistryUnreachable"
 	RegistryCertificate Kind = "RegistryCertificate"

@@ -151,16 +151,8 @@ func (p *imagePull) registryCause(why cause.Cause, detail string) []string {
 	case cause.RegistryNotTLS:
 		p.cause(why.Kind, c, "registry %s speaks plain HTTP, which is only allowed on this machine itself", host)
 		return []string{"enable TLS on the registry, or allow http to it with a hosts.toml in /etc/monopod/certs.d/" + host, p.offline()}
-	case cause.RegistryUnknown:
-		p.cause(why.Kind, c, "registry name %s cannot be resolved: %s", why.Server, detail)
-		return []string{again + ", if the registry name is wrong", "check the network and DNS of this machine (/etc/resolv.conf)", p.offline()}
-	case cause.RegistryUnreachable:
-		where := host
-		if why.Server != "" {
-			where += " (" + why.Server + ")"
-		}
-		p.cause(why.Kind, c, "registry %s does not answer: %s", where, detail)
-		return []string{"check that the registry is running and reachable from this machine", again + ", if the address is wrong", p.offline()}
+	case cause.RegistryUnknown, cause.RegistryUnreachable:
+		return p.noConnection(why, detail, again)
 	case cause.NoSpace:
 		p.cause(why.Kind, c, "the disk is full: %s", detail)
 		return []string{"free disk space (see df -h)"}
@@ -176,4 +168,25 @@ func (p *imagePull) registryCause(why cause.Cause, detail string) []string {
 	}
 	p.cause(cause.ImagePull, c, "%s", detail)
 	return []string{again + ", or fix the cause in the message"}
+}
+
+// noConnection is about a registry to which there is no connection: because of its name, the DNS server, a proxy or itself.
+func (p *imagePull) noConnection(why cause.Cause, detail, again string) []string {
+	switch {
+	case why.Fault == cause.Proxy:
+		p.cause(why.Kind, p.container, "registry %s is not reached: the proxy %s does not answer: %s", why.Registry, why.Server, detail)
+		return []string{"check that the proxy is running, and HTTPS_PROXY and NO_PROXY in the environment of monopod", p.offline()}
+	case why.Fault == cause.Resolver:
+		p.cause(why.Kind, p.container, "the DNS server of this machine does not resolve %s: %s", why.Server, detail)
+		return []string{"check the network and the DNS servers of this machine (nameserver in /etc/resolv.conf)", p.offline()}
+	case why.Kind == cause.RegistryUnknown:
+		p.cause(why.Kind, p.container, "registry name %s cannot be resolved: %s", why.Server, detail)
+		return []string{again + ", if the registry name is wrong", "check the network and DNS of this machine (/etc/resolv.conf)", p.offline()}
+	}
+	where := why.Registry
+	if why.Server != "" {
+		where += " (" + why.Server + ")"
+	}
+	p.cause(why.Kind, p.container, "registry %s does not answer: %s", where, detail)
+	return []string{"check that the registry is running and reachable from this machine", again + ", if the address is wrong", p.offline()}
 }

@@ -23,7 +23,11 @@ var (
 	// messageOf matches the registry's own message.
 	messageOf = regexp.MustCompile(`[sS]erver message: ([^;]+)`)
 	dialed    = regexp.MustCompile(`dial \w+ (\S+?):? `)
-	lookup    = regexp.MustCompile(`lookup ([^ :]+)`)
+	// lookup matches a name that is resolved, and what came of it.
+	lookup = regexp.MustCompile(`lookup ([^ :]+).*`)
+	// resolverFailed matches the errors of a DNS server that does not answer or has no answer, other than that the name does not exist.
+	resolverFailed = regexp.MustCompile(`server misbehaving|i/o timeout|deadline exceeded|connection refused|Temporary failure|network is unreachable|no route to host`)
+	proxied        = regexp.MustCompile(`proxyconnect \w+: `)
 	// missing matches reports of an image or a blob that the registry lacks, and not those about local content and snapshots
 	// ("content digest ...: not found", "snapshot ...: not found").
 	missing = regexp.MustCompile(`(^|: )[^\s"]+/[^\s"]+: not found|content at \S+ not found|from remote: not found|(^|[ :])404 |manifest unknown|name unknown`)
@@ -57,7 +61,6 @@ func classify(ref, reason string, err error) cause.Cause {
 // classifyPull sets the kind of a pull error and its details.
 func classifyPull(c *cause.Cause, err error, text string) {
 	c.Answer = answered(text)
-	name := lookup.FindStringSubmatch(text)
 	switch {
 	case has(text, registry.ErrTooLarge.Error(), jsonlimit.ErrTooMany.Error()): // also where a login was asked for: that would not help
 		c.Kind = cause.ImagePull
@@ -73,12 +76,14 @@ func classifyPull(c *cause.Cause, err error, text string) {
 		c.Kind, c.Detail = cause.RegistryCertificate, tail(text, "x509:")
 	case has(text, "server gave HTTP response to HTTPS client"):
 		c.Kind = cause.RegistryNotTLS
-	case name != nil && has(text, "no such host", "server misbehaving", "i/o timeout", "connection refused", "Temporary failure"):
-		c.Kind, c.Server, c.Detail = cause.RegistryUnknown, name[1], last(text)
+	case unresolved(c, text):
 	case has(text, "dial tcp", "connection refused", "no route to host", "network is unreachable", "i/o timeout", "deadline exceeded", "EOF", "connection reset"):
 		c.Kind, c.Detail = cause.RegistryUnreachable, last(text)
 		if m := dialed.FindStringSubmatch(text); m != nil {
 			c.Server = m[1]
+		}
+		if proxied.MatchString(text) {
+			c.Fault = cause.Proxy
 		}
 	case errors.Is(err, unix.ENOSPC), has(text, unix.ENOSPC.Error()):
 		c.Kind, c.Detail = cause.NoSpace, last(text)
@@ -93,6 +98,25 @@ func classifyPull(c *cause.Cause, err error, text string) {
 	default:
 		c.Kind = cause.ImagePull
 	}
+}
+
+// unresolved reports whether a host name could not be resolved, and sets the cause: the name does not exist, or the DNS server failed.
+func unresolved(c *cause.Cause, text string) bool {
+	m := lookup.FindStringSubmatch(text)
+	switch {
+	case m == nil:
+		return false
+	case has(m[0], "no such host"):
+	case resolverFailed.MatchString(m[0]):
+		c.Fault = cause.Resolver
+	default:
+		return false
+	}
+	c.Kind, c.Server, c.Detail = cause.RegistryUnknown, m[1], m[0]
+	if proxied.MatchString(text) {
+		c.Fault = cause.Proxy
+	}
+	return true
 }
 
 // answered returns the HTTP status and the message of a registry, or "".

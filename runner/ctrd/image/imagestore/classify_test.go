@@ -35,7 +35,22 @@ func TestPullErrorsAreClassified(t *testing.T) {
 			Kind: cause.RegistryUnknown, Server: "registry.example", Detail: "lookup registry.example on 127.0.0.53:53: no such host",
 		},
 		`failed to authorize: failed to fetch anonymous token: Get "https://auth.example/token": dial tcp: lookup auth.example: Temporary failure in name resolution`: {
-			Kind: cause.RegistryUnknown, Server: "auth.example", Detail: "lookup auth.example: Temporary failure in name resolution",
+			Kind: cause.RegistryUnknown, Fault: cause.Resolver, Server: "auth.example", Detail: "lookup auth.example: Temporary failure in name resolution",
+		},
+		`failed to do request: Head "https://registry.example/v2/app/manifests/1": dial tcp: lookup registry.example on 127.0.0.1:53: read udp 127.0.0.1:41234->127.0.0.1:53: read: connection refused`: {
+			Kind: cause.RegistryUnknown, Fault: cause.Resolver, Server: "registry.example", Detail: "lookup registry.example on 127.0.0.1:53: read udp 127.0.0.1:41234->127.0.0.1:53: read: connection refused",
+		},
+		`failed to do request: Head "https://registry.example/v2/app/manifests/1": dial tcp: lookup registry.example on 192.0.2.53:53: dial udp 192.0.2.53:53: connect: network is unreachable`: {
+			Kind: cause.RegistryUnknown, Fault: cause.Resolver, Server: "registry.example", Detail: "lookup registry.example on 192.0.2.53:53: dial udp 192.0.2.53:53: connect: network is unreachable",
+		},
+		`failed to do request: Head "https://registry.example/v2/app/manifests/1": dial tcp: lookup registry.example on 127.0.0.53:53: server misbehaving`: {
+			Kind: cause.RegistryUnknown, Fault: cause.Resolver, Server: "registry.example", Detail: "lookup registry.example on 127.0.0.53:53: server misbehaving",
+		},
+		`failed to do request: Head "https://registry.example/v2/app/manifests/1": proxyconnect tcp: dial tcp 192.0.2.8:3128: connect: connection refused`: {
+			Kind: cause.RegistryUnreachable, Fault: cause.Proxy, Server: "192.0.2.8:3128", Detail: "connect: connection refused",
+		},
+		`failed to do request: Head "https://registry.example/v2/app/manifests/1": proxyconnect tcp: dial tcp: lookup proxy.example on 127.0.0.53:53: no such host`: {
+			Kind: cause.RegistryUnknown, Fault: cause.Proxy, Server: "proxy.example", Detail: "lookup proxy.example on 127.0.0.53:53: no such host",
 		},
 		`failed to do request: Head "https://registry.example/v2/app/manifests/1": dial tcp 192.0.2.1:443: connect: no route to host`: {
 			Kind: cause.RegistryUnreachable, Server: "192.0.2.1:443", Detail: "connect: no route to host",
