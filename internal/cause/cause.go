@@ -32,6 +32,8 @@ type Cause struct {
 	// Image is the reference as written, Registry the server in it.
 	Image    string `json:"image,omitempty"`
 	Registry string `json:"registry,omitempty"`
+	// Mirror is a mirror of Registry that was asked first, and whose content could not be used.
+	Mirror string `json:"mirror,omitempty"`
 	// Server is the dialed address, or the host name that was resolved.
 	Server string `json:"server,omitempty"`
 	// Answer is the answer of a server, for example "503 Service Unavailable".

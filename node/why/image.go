@@ -41,6 +41,9 @@ func (p *imagePull) explain() {
 	}
 	field, detail := p.path, oneLine(c.Detail)
 	p.cause(cause.ImagePull, t.Container, "%s image %s cannot be pulled", p.whose(), ref)
+	if c.Mirror != "" {
+		p.cause(cause.ImagePull, t.Container, "mirror %s of registry %s sent content that cannot be used, so that the registry itself was asked", c.Mirror, c.Registry)
+	}
 	switch {
 	case c.Kind == cause.NoSpace && c.Fault == cause.Reserved:
 		p.cause(c.Kind, t.Container, "%s", detail)
@@ -64,6 +67,9 @@ func (p *imagePull) explain() {
 		advice := p.registryCause(c, detail)
 		if offline := p.offline(); p.asksAlways() && !slices.Contains(advice, offline) {
 			advice = append(advice, offline)
+		}
+		if c.Mirror != "" {
+			advice = append(advice, "correct mirror "+c.Mirror+", or remove it from the hosts.toml of the registry (registryHostsDirs"+inFile(p.Places.Config)+")")
 		}
 		for _, a := range advice {
 			if a != "" {

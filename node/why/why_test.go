@@ -296,6 +296,7 @@ func TestEachCauseHasItsChain(t *testing.T) {
 		"registry sick":                            oneOf(web(pulling(cause.Cause{Kind: cause.RegistryError, Answer: "503 Service Unavailable"}))),
 		"registry unknown":                         oneOf(web(pulling(cause.Cause{Kind: cause.RegistryUnknown, Server: "registry.example", Detail: "lookup registry.example on 127.0.0.53:53: no such host"}))),
 		"dns server down":                          oneOf(web(pulling(cause.Cause{Kind: cause.RegistryUnknown, Fault: cause.Resolver, Server: "registry.example", Detail: "lookup registry.example on 192.0.2.53:53: dial udp 192.0.2.53:53: connect: network is unreachable"}))),
+		"mirror with wrong content":                oneOf(web(pulling(cause.Cause{Kind: cause.RegistryUnreachable, Mirror: "mirror.example:5000", Server: "192.0.2.1:443", Detail: "connect: no route to host"}))),
 		"proxy down":                               oneOf(web(pulling(cause.Cause{Kind: cause.RegistryUnreachable, Fault: cause.Proxy, Server: "192.0.2.8:3128", Detail: "connect: connection refused"}))),
 		"registry unreachable":                     oneOf(web(pulling(cause.Cause{Kind: cause.RegistryUnreachable, Server: "192.0.2.1:443", Detail: "connect: no route to host"}))),
 		"registry untrusted":                       oneOf(web(pulling(cause.Cause{Kind: cause.RegistryCertificate, Detail: "x509: certificate signed by unknown authority"}))),

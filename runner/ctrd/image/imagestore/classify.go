@@ -53,6 +53,9 @@ func classify(ref, reason string, err error) cause.Cause {
 	case runner.ReasonImageInspectError:
 		c.Kind = cause.ImageBroken
 	default:
+		if m, ok := errors.AsType[*registry.MirrorError](err); ok {
+			c.Mirror, err, text = m.Hosts, m.Err, oneLine(m.Err.Error())
+		}
 		classifyPull(&c, err, text)
 	}
 	return c

@@ -85,6 +85,19 @@ func TestPullErrorsAreClassified(t *testing.T) {
 	}
 }
 
+func TestAMirrorWithWrongContentIsNamed(t *testing.T) {
+	down := errors.New(`failed to do request: Head "https://registry.example/v2/app/manifests/1": dial tcp 192.0.2.1:443: connect: no route to host`)
+	wrong := errors.New("unexpected status from HEAD request to http://mirror.example/v2/app/manifests/1: 401 Unauthorized")
+	err := fmt.Errorf("pull image %q: %w", "app:1", &registry.MirrorError{Hosts: "mirror.example", Mirror: wrong, Err: down})
+	want := cause.Cause{
+		Kind: cause.RegistryUnreachable, Image: "registry.example/app:1", Registry: "registry.example", Mirror: "mirror.example", Server: "192.0.2.1:443",
+		Detail: "connect: no route to host",
+	}
+	if got := classify("registry.example/app:1", runner.ReasonErrImagePull, err); got != want {
+		t.Errorf("%+v, want %+v", got, want)
+	}
+}
+
 func TestOtherImageErrorsAreClassified(t *testing.T) {
 	for _, tt := range []struct {
 		reason, text string

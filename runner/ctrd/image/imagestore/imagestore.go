@@ -73,6 +73,9 @@ type Store struct {
 func New(c *client.Client, cfg Config) *Store {
 	cfg.setDefaults()
 	s := &Store{client: c, rules: cfg.Rules, registry: registry.NewClient(cfg.Access, cfg.Limits)}
+	s.registry.Misled = func(name string, err *registry.MirrorError) {
+		cfg.Log.Warn("the content of a mirror cannot be used; the registry was asked instead", "image", name, "mirror", err.Hosts, "err", err.Mirror)
+	}
 	s.Local = local.New(local.Config{Client: c, Snapshotter: cfg.Snapshotter, Disk: cfg.Disk, OnFull: cfg.OnFull, Log: cfg.Log})
 	s.Repair = repair.New(repair.Config{
 		Local: s.Local, Registry: s.registry, ArchiveDirs: cfg.PreloadDirs, ContentDir: cfg.ContentDir, Doubt: cfg.Doubt, OnDamage: cfg.OnDamage, Log: cfg.Log,

@@ -8,6 +8,7 @@ import (
 	"encoding/base64"
 	"encoding/pem"
 	"fmt"
+	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -177,6 +178,53 @@ func TestMirrorsAreAskedFirstAndShownTheirOwnLoginsOnly(t *testing.T) {
 	}
 	if got := mirror.seen(); slices.Contains(got, "me:origin-secret") {
 		t.Errorf("the mirror was shown %v", got)
+	}
+}
+
+// TestAMirrorWithWrongContentIsLeftForTheRegistry also with what containerd keeps of a blob that is not complete, or not the right one.
+func TestAMirrorWithWrongContentIsLeftForTheRegistry(t *testing.T) {
+	c := imagetest.Containerd(t)
+	half := func(rw http.ResponseWriter, from, b []byte) {
+		rw.Header().Set("Content-Length", fmt.Sprint(len(from)))
+		_, _ = rw.Write(b)
+	}
+	for name, spoil := range map[string]func(rw http.ResponseWriter, blob []byte){
+		"half":                 func(rw http.ResponseWriter, blob []byte) { half(rw, blob, blob[:len(blob)/2]) },
+		"half of other bytes":  func(rw http.ResponseWriter, blob []byte) { half(rw, blob, make([]byte, len(blob)/2)) },
+		"nothing":              func(rw http.ResponseWriter, blob []byte) { half(rw, blob, nil) },
+		"all of it other":      func(rw http.ResponseWriter, blob []byte) { half(rw, blob, make([]byte, len(blob))) },
+		"a page instead of it": func(rw http.ResponseWriter, _ []byte) { _, _ = rw.Write([]byte("<html>login</html>")) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			origin, mirror := registrytest.New(t), registrytest.New(t)
+			img := testimages.Busybox(t, nil, testimages.File{Path: "etc/which", Content: []byte(name), Mode: 0o644})
+			testimages.Push(t, origin.Host+"/app:1", img)
+			testimages.Push(t, mirror.Host+"/app:1", img)
+			answer := func(rw http.ResponseWriter, r *http.Request) bool {
+				if r.Method != http.MethodGet || !strings.Contains(r.URL.Path, "/blobs/") {
+					return false
+				}
+				resp, err := http.Get(origin.URL + r.URL.Path)
+				if err != nil {
+					t.Error(err)
+					return false
+				}
+				defer resp.Body.Close()
+				blob, err := io.ReadAll(resp.Body)
+				imagetest.Check(t, err)
+				spoil(rw, blob)
+				return true
+			}
+			mirror.Before.Store(&answer)
+			root := t.TempDir()
+			hostDir(t, root, origin.Host, map[string]string{
+				"hosts.toml": fmt.Sprintf("server = %q\n[host.%q]\n  capabilities = [\"pull\", \"resolve\"]\n", origin.URL, mirror.URL),
+			})
+			s := imagetest.Store(t, c, func(cfg *imagestore.Config) { cfg.HostsDirs = []string{root} })
+			if _, err := s.Ensure(t.Context(), origin.Host+"/app:1", corev1.PullIfNotPresent); err != nil {
+				t.Error(err)
+			}
+		})
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/containerd/errdefs"
 
 	"monopod/runner/ctrd/bounded"
+	"monopod/runner/ctrd/image/registry"
 )
 
 // LabelPull marks leases that keep the content of a pull until it is complete. Its value is the image.
@@ -29,6 +30,9 @@ func (p *Puller) resumable(ctx context.Context, key, name string) (_ context.Con
 	service, l := p.Local.Client.LeasesService(), leases.Lease{ID: "monopod-pull-" + hex.EncodeToString(sum[:12])}
 	if err := p.acquireLease(ctx, l, name); err != nil {
 		return ctx, nil, fmt.Errorf("create a lease for the pull: %w", err)
+	}
+	if registry.AfterMirror(ctx) {
+		p.Local.AbortIngests(ctx, l) // what the mirror has sent may be wrong, and the registry would continue it
 	}
 	return leases.WithLease(ctx, l.ID), func(err error) {
 		ctx := context.WithoutCancel(ctx)

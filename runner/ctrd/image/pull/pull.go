@@ -75,6 +75,9 @@ func (p *Puller) pullFrom(ctx context.Context, resolver remotes.Resolver, t *tra
 	if err != nil {
 		return nil, err
 	}
+	if !images.IsManifestType(target.MediaType) && !images.IsIndexType(target.MediaType) {
+		return nil, registry.Unfit("it is of type %.100q, not an image", target.MediaType)
+	}
 	resolver = resolved{resolver, t.name, target} // the digest whose signature was checked is the one that is pulled
 	labels := map[string]string{image.LabelPulled: repoDigest(t.name, target.Digest.String())}
 	if rule != nil {

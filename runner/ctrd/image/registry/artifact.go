@@ -78,7 +78,11 @@ func (a *Artifacts) Fetch(ctx context.Context, ref, known string, limit int64) (
 		return nil, err
 	}
 	resolver, perr := a.resolver(ctx, name)
-	got, err := fetchFrom(ctx, resolver, name, known, limit)
+	var got *Artifact
+	_, err = a.session.mirrors.try(ctx, func(err error) bool { return errors.Is(err, ErrSame) }, func(ctx context.Context) (err error) {
+		got, err = fetchFrom(ctx, resolver, name, known, limit)
+		return err
+	})
 	if err == nil || errors.Is(err, ErrSame) || perr == nil {
 		return got, err
 	}
@@ -138,7 +142,7 @@ func ReadBlob(ctx context.Context, f remotes.Fetcher, d ocispec.Descriptor, limi
 	case err != nil:
 		return nil, err
 	case int64(len(data)) != d.Size:
-		return nil, fmt.Errorf("received %d bytes of %d", len(data), d.Size)
+		return nil, fmt.Errorf("received %d bytes of %d: %w", len(data), d.Size, io.ErrUnexpectedEOF)
 	case d.Digest.Algorithm().FromBytes(data) != d.Digest:
 		return nil, Unfit("the content does not match its digest %s", d.Digest)
 	}
@@ -151,7 +155,7 @@ func (a *Artifacts) resolver(ctx context.Context, name string) (remotes.Resolver
 	s := a.session
 	s.close()
 	logins, err := s.access.Providers.Logins(ctx, name)
-	s.name, s.logins, s.transports = name, logins, nil
+	s.name, s.logins, s.transports, s.mirrors = name, logins, nil, &mirrors{}
 	s.login = Candidates(WithLogins(ctx, logins), name)[0] // nil: AuthFile
 	return s.resolver(ctx), err
 }

@@ -15,6 +15,9 @@ var ErrStalled = errors.New("no data from the registry for 5 minutes")
 
 // Client reaches the registries of images, with the logins and within the limits of pulls.
 type Client struct {
+	// Misled is called when an image was got from its registry because the content of a mirror could not be used; nil: it is not reported.
+	Misled func(image string, err *MirrorError)
+
 	access Access
 	limits limiter
 }
@@ -28,13 +31,20 @@ func NewClient(access Access, limits Limits) *Client {
 func (c *Client) Begin(ctx context.Context) (done func(), err error) { return c.limits.begin(ctx) }
 
 // Try calls use with a resolver for each login of an image, the most specific first, until one succeeds. It stops at ErrStalled and at
-// errors that final accepts: another login would not help. It returns the errors of all logins and of the credential providers.
+// errors that final accepts: another login would not help. After wrong content from mirrors, use is called again without them. It returns the
+// errors of all logins and of the credential providers.
 func (c *Client) Try(ctx context.Context, name string, final func(error) bool, use func(context.Context, remotes.Resolver) error) error {
 	logins, providerErr := c.access.Providers.Logins(ctx, name)
 	ctx = WithLogins(ctx, append(SecretLogins(ctx), logins...))
 	var errs []error
 	for _, login := range Candidates(ctx, name) {
-		err := c.tryLogin(ctx, name, login, use)
+		m := &mirrors{}
+		misled, err := m.try(ctx, final, func(ctx context.Context) error {
+			return c.tryLogin(ctx, &session{name: name, login: login, mirrors: m}, use)
+		})
+		if err == nil && misled != nil && c.Misled != nil {
+			c.Misled(name, misled)
+		}
 		if err == nil || ctx.Err() != nil {
 			return err
 		}
@@ -46,13 +56,14 @@ func (c *Client) Try(ctx context.Context, name string, final func(error) bool, u
 	return JoinDistinct(append(errs, providerErr)...)
 }
 
-// tryLogin uses one login; nil: that of AuthFile.
-func (c *Client) tryLogin(ctx context.Context, name string, login *Login, use func(context.Context, remotes.Resolver) error) error {
+// tryLogin uses the login of a session; nil: that of AuthFile.
+func (c *Client) tryLogin(ctx context.Context, s *session, use func(context.Context, remotes.Resolver) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	s := &session{access: c.access, name: name, login: login, logins: SecretLogins(ctx), wrap: func(next http.RoundTripper) http.RoundTripper {
+	s.access, s.logins = c.access, SecretLogins(ctx)
+	s.wrap = func(next http.RoundTripper) http.RoundTripper {
 		return &watchdog{next: c.limits.throttle(next), stalled: func() { cancel(ErrStalled) }}
-	}}
+	}
 	defer s.close()
 	err := use(ctx, s.resolver(ctx))
 	if err != nil && errors.Is(context.Cause(ctx), ErrStalled) {

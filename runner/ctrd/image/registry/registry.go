@@ -45,6 +45,8 @@ type session struct {
 	name   string
 	login  *Login
 	logins []Login
+	// mirrors are those of the attempt.
+	mirrors *mirrors
 	// wrap decorates each transport.
 	wrap func(http.RoundTripper) http.RoundTripper
 
@@ -74,7 +76,7 @@ func (s *session) resolver(ctx context.Context) remotes.Resolver {
 			})
 		}
 		hosts, err := configured(host)
-		return bound(hosts), err
+		return s.mirrors.watch(bound(hosts)), err
 	}})}
 }
 
