@@ -108,6 +108,8 @@ const (
 	Reserved Fault = "Reserved"
 	// Cordoned, of Drained, means that new pods are not started, while existing ones keep running.
 	Cordoned Fault = "Cordoned"
+	// TooLarge, of OutOfResource, means that the request exceeds what the machine has for all pods together.
+	TooLarge Fault = "TooLarge"
 	// LabelsLost, of NodeMismatch, means that the file with the labels of the node was damaged.
 	LabelsLost Fault = "LabelsLost"
 	// HandedOver, of ShuttingDown, means that another agent takes over.

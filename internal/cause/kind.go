@@ -118,7 +118,7 @@ const (
 	RolledBack   Kind = "RolledBack"
 	Updating     Kind = "Updating"
 	TooManyPods  Kind = "TooManyPods"
-	// OutOfResource has the requested Resource.
+	// OutOfResource has the requested Resource, and may have the Fault TooLarge.
 	OutOfResource Kind = "OutOfResource"
 	// NodeMismatch may have the Fault LabelsLost.
 	NodeMismatch  Kind = "NodeMismatch"

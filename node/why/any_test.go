@@ -30,7 +30,7 @@ func anyCause(t *rapid.T) cause.Cause {
 	}
 	faults := []cause.Fault{
 		"", cause.Refused, cause.TimedOut, cause.NotFound, cause.NoProgram, cause.Reserved, cause.Cordoned, cause.HandedOver, cause.NotExecutable,
-		cause.Unmountable, cause.LabelsLost,
+		cause.Unmountable, cause.LabelsLost, cause.TooLarge, cause.UserNamespace, cause.Sysctl, cause.BridgeName, cause.Resolver, cause.Proxy,
 	}
 	c := cause.Cause{Kind: rapid.SampledFrom(kinds).Draw(t, "cause"), Fault: rapid.SampledFrom(faults).Draw(t, "fault"), Detail: "detail"}
 	c.Container = rapid.SampledFrom([]string{"", "app", "setup", "unknown"}).Draw(t, "container of the cause")

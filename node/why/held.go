@@ -62,6 +62,11 @@ func (h *heldPod) held() {
 		h.act("free the resource on this machine; a critical pod starts anyway (priorityClassName: system-node-critical)")
 	case cause.OutOfResource:
 		h.cause(c.Kind, "", "%s", m)
+		if c.Fault == cause.TooLarge {
+			h.next(time.Time{}, "it never fits here as it is: it requests more %s than this machine has for all pods together", c.Resource)
+			h.act("reduce its %s request in %s, or run it on a larger machine", c.Resource, h.place())
+			return
+		}
 		h.next(time.Time{}, "it starts as soon as enough is released")
 		h.act("reduce its %s request, remove another pod, or give it a higher priority than others (priorityClassName)", c.Resource)
 	default:

@@ -241,6 +241,9 @@ func (d *admitter) refused(missing []lack) runner.Held {
 	if missing[0].name == corev1.ResourcePods {
 		h.Cause.Kind = cause.TooManyPods
 	}
+	if i := slices.IndexFunc(missing, lack.always); i >= 0 {
+		h.Cause = cause.Cause{Kind: cause.OutOfResource, Fault: cause.TooLarge, Resource: string(missing[i].name)}
+	}
 	return h
 }
 

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	"pgregory.net/rapid"
 
+	"monopod/internal/cause"
 	"monopod/manifests"
 	"monopod/runner"
 	"monopod/runner/admit"
@@ -34,6 +35,29 @@ func changed(h map[manifests.Key]admit.Holding, name string, change func(*admit.
 	change(&v)
 	h[key(name)] = v
 	return h
+}
+
+func TestARequestThatCanNeverFitIsTold(t *testing.T) {
+	for name, tt := range map[string]struct {
+		pod, other *manifests.Pod
+		want       cause.Cause
+	}{
+		"of another pod's cpu":   {requesting("m", "2", "", ""), requesting("l", "3", "", ""), cause.Cause{Kind: cause.OutOfResource, Resource: "cpu"}},
+		"of all cpu":             {requesting("m", "4", "", ""), requesting("l", "3", "", ""), cause.Cause{Kind: cause.OutOfResource, Resource: "cpu"}},
+		"of more cpu":            {requesting("m", "16", "", ""), requesting("l", "3", "", ""), cause.Cause{Kind: cause.OutOfResource, Fault: cause.TooLarge, Resource: "cpu"}},
+		"of more on an idle one": {requesting("m", "16", "1Gi", ""), nil, cause.Cause{Kind: cause.OutOfResource, Fault: cause.TooLarge, Resource: "cpu"}},
+		"of more memory, beside": {requesting("m", "2", "8Gi", ""), requesting("l", "3", "", ""), cause.Cause{Kind: cause.OutOfResource, Fault: cause.TooLarge, Resource: "memory"}},
+	} {
+		in := admit.Input{Desired: []*manifests.Pod{tt.pod}, Known: map[manifests.Key]admit.Holding{}, Listed: true, Room: room("4", "4Gi"), Node: "node"}
+		if tt.other != nil {
+			in.Known = holdings(tt.other)
+		}
+		in.Known[tt.pod.Key()] = admit.Holding{Seen: true}
+		h := admit.Decide(in).Held[tt.pod.Key()]
+		if h.Cause != tt.want {
+			t.Errorf("%s: %+v, want %+v", name, h, tt.want)
+		}
+	}
 }
 
 func TestPodThatDoesNotFitReportsExactShortage(t *testing.T) {

@@ -74,6 +74,9 @@ func (l lack) String() string {
 // missing returns the amount that must be freed.
 func (l lack) missing() int64 { return l.requested - (l.capacity - l.used) }
 
+// always reports whether the request exceeds what the machine has for pods, so that no other pod is in the way.
+func (l lack) always() bool { return l.name != corev1.ResourcePods && l.requested > l.capacity }
+
 // lacks returns the insufficient resources in the kubelet's order. A resource that the pod already has is never refused.
 func lacks(want, has, used, room Requests) []lack {
 	var out []lack
