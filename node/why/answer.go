@@ -6,7 +6,6 @@ import (
 	"slices"
 	"sort"
 	"strings"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -161,118 +160,6 @@ func (f Facts) agent() []Chain {
 	}
 	return nil
 }
-
-// input explains a file or URL; ok is false when it has no problem.
-func (f Facts) input(in *model.Input) (c Chain, ok bool) {
-	b := newBuilder(f, Pod{}, Chain{Input: in.Input})
-	goesOn := "none of its pods run"
-	if len(in.Pods) > 0 {
-		goesOn = strings.Join(in.Pods, ", ") + " " + goOn(len(in.Pods)) + " with its last good content"
-	}
-	switch in.State {
-	case model.InputRefused:
-		c.Text = in.Input + " is refused; " + goesOn
-		is := "it is refused"
-		if age := strings.TrimSuffix(b.ago(in.Since), " ago"); age != "" {
-			is = "it has been refused for" + age
-		}
-		b.cause(cause.InputRefused, "", "%s: %s", is, problems(len(in.Errors)))
-		b.chain.Steps[0].Lines = in.Errors
-		b.next(time.Time{}, "it is re-read as soon as it changes; until then %s", goesOn)
-		if isURL(in.Input) {
-			b.act("fix the errors above at the URL")
-		} else {
-			b.act("fix the errors above, and check with `monopod validate %s`", in.Input)
-		}
-	case model.InputUnreachable:
-		c.Text = in.Input + " cannot be read; " + goesOn
-		b.cause(cause.InputUnreachable, "", "%s", b.unreadText(in))
-		b.chain.Steps[0].Lines = in.Errors
-		b.next(time.Time{}, "it is retried; nothing is removed meanwhile")
-		if isURL(in.Input) {
-			b.act("%s", f.placeAdvice(in.Cause))
-		} else {
-			b.act("check that it exists and is readable: ls -l %s", in.Input)
-		}
-	case model.InputConflict:
-		c.Text = in.Input + " defines an object that another file already defines"
-		b.cause(cause.InputConflict, "", "the first definition is used:")
-		b.chain.Steps[0].Lines = in.Errors
-		b.next(time.Time{}, "it is used as soon as the other one is removed")
-		if kind, namespace, name, ok := appliedName(in.Input); ok && isApplied(f.Places, in.Input) {
-			b.act("remove the applied object (`monopod delete -n %s %s %s`) or the other one", namespace, kind, name)
-		} else {
-			b.act("rename or remove one of them")
-		}
-	default:
-		return Chain{}, false
-	}
-	c.Input, c.Reason, c.Steps = in.Input, b.chain.Reason, b.chain.Steps
-	return c, true
-}
-
-// placeAdvice is what to do about a place on the network that cannot be read.
-func (f Facts) placeAdvice(c cause.Cause) string {
-	switch config := inFile(f.Places.Config); c.Fault {
-	case cause.Redirected:
-		return "set the URL" + config + " to the target of the redirect, if that is correct"
-	case cause.Denied:
-		return "the server requires another login: check the headers of the source" + config + " and the files that they reference (expired token?)"
-	case cause.NotFound:
-		return "the server has nothing at this path: correct the URL" + config + ", or upload the manifests"
-	case cause.CertificateExpired:
-		return "renew the certificate of the server, and check the clock of this machine (date)"
-	case cause.CertificateName:
-		return "use a host name in the URL" + config + " that the certificate of the server contains, or replace the certificate"
-	case cause.CertificateAuthority:
-		return "set caFile of the source" + config + " to the CA of the server's certificate"
-	case cause.CertificateRefused:
-		return "the server rejects the client certificate: check certFile and keyFile of the source" + config
-	case cause.File:
-		return "correct " + c.Path + ", or its path" + config
-	case cause.PlainHTTP:
-		return "the server does not speak TLS: correct the URL" + config
-	case cause.Failing:
-		return "the server reports an internal error: contact its operator if the error persists"
-	case cause.Lookup:
-		return "check the network and DNS of this machine (/etc/resolv.conf), and the host name in the URL" + config
-	}
-	return "check that the server is running and reachable from this machine, and that the URL" + inFile(f.Places.Config) + " is right"
-}
-
-func (b *builder) unreadText(in *model.Input) string {
-	switch {
-	case !in.FromDisk.IsZero():
-		return fmt.Sprintf("it has not answered since monopod started; the answer cached%s is used:", b.ago(in.FromDisk))
-	case len(in.Pods) == 0:
-		return "it cannot be read:"
-	}
-	return "it cannot be read; its last good content is used:"
-}
-
-// appliedName takes the name of a file apart in which something is kept that was applied.
-func appliedName(path string) (kind, namespace, name string, ok bool) {
-	base := strings.TrimSuffix(path[strings.LastIndexByte(path, '/')+1:], ".yaml")
-	kind, rest, _ := strings.Cut(base, ".")
-	namespace, name, ok = strings.Cut(rest, ".")
-	return kind, namespace, name, ok
-}
-
-func goOn(n int) string {
-	if n == 1 {
-		return "continues"
-	}
-	return "continue"
-}
-
-func problems(n int) string {
-	if n == 1 {
-		return "1 error"
-	}
-	return fmt.Sprintf("%d errors", n)
-}
-
-func isURL(input string) bool { return strings.Contains(input, "://") }
 
 // One answers about a pod, or about what a person may mean by its name.
 func One(f Facts, namespace, name string) Answer {

@@ -518,6 +518,11 @@ func TestAPodThatTheAPIServerHasBoundHereInVain(t *testing.T) {
 	}
 }
 
+// from sets the source of a pod.
+func from(source string) change {
+	return func(p *why.Pod) { p.Object.Annotations = map[string]string{"kubernetes.io/config.source": source} }
+}
+
 func TestWithoutANameAllProblemsAreReported(t *testing.T) {
 	broken := model.Input{Input: "/etc/monopod/manifests/new.yaml", State: "Refused", Errors: []string{"/etc/monopod/manifests/new.yaml:2: not YAML", "/etc/monopod/manifests/new.yaml:9: nor this"}, Since: now.Add(-3 * time.Minute)}
 	edited := broken
@@ -536,10 +541,24 @@ func TestWithoutANameAllProblemsAreReported(t *testing.T) {
 	two := oneOf(web(pulling(cause.Cause{Kind: cause.ImageNotFound})), inputs(broken, fine))
 	two.Pods = append(two.Pods, web(func(p *why.Pod) { p.Object.Name = "db" }))
 	for name, f := range map[string]why.Facts{
-		"all fine":         oneOf(web(), inputs(fine)),
-		"all no pods":      nothing,
-		"all refused":      oneOf(web(), inputs(fine, broken)),
-		"all edited":       oneOf(web(), inputs(edited)),
+		"all fine":    oneOf(web(), inputs(fine)),
+		"all no pods": nothing,
+		"all refused": oneOf(web(), inputs(fine, broken)),
+		"all edited":  oneOf(web(), inputs(edited)),
+		"all unmounted": oneOf(web(from("file")), inputs(
+			model.Input{Source: "file", Input: "/etc/monopod/manifests", State: "Unreachable", Errors: []string{"/etc/monopod/manifests: no such file or directory"}}, fine,
+			model.Input{Source: "file", Input: "/etc/monopod/manifests/job.yaml", State: "Accepted", Pods: []string{"shop/job"}},
+			model.Input{Source: "fleet", Input: "https://fleet.example/pods.yaml", State: "Accepted", Pods: []string{"shop/other"}},
+		)),
+		"all unmounted before a restart": oneOf(web(from("file"), trouble(model.Trouble{Kind: "Kept", Text: "its manifest has not been read since the agent started; the pod continues unchanged"})), inputs(
+			model.Input{Source: "file", Input: "/etc/monopod/manifests", State: "Unreachable", Errors: []string{"/etc/monopod/manifests: no such file or directory"}},
+		)),
+		"all of a failed source": oneOf(web(from("fleet"), func(p *why.Pod) { p.Where = "https://fleet.example/pods.yaml:3" }), inputs(
+			model.Input{Source: "fleet", Input: "fleet", State: "Unreachable", Errors: []string{"source stopped"}},
+		)),
+		"all refused since before a restart": oneOf(web(from("file")), inputs(
+			model.Input{Source: "file", Input: "/etc/monopod/manifests/web.yaml", State: "Refused", Errors: []string{"/etc/monopod/manifests/web.yaml:2: not YAML"}, Since: now.Add(-time.Minute)},
+		)),
 		"all unreachable":  oneOf(web(), inputs(silent, copied, unread)),
 		"all conflict":     oneOf(web(), inputs(fine, double)),
 		"all applied":      oneOf(web(pulling(cause.Cause{Kind: cause.ImageNotFound}), func(p *why.Pod) { p.Where = "/var/lib/monopod/applied/pod.default.web.yaml:1" }), inputs(fine, appliedTwice), applies),
