@@ -366,8 +366,8 @@ func (c *Config) Remotes() []RemoteSource {
 	return all
 }
 
-// StoredPods returns the pods of the cached answer of a source. It returns an error without pods if the cache cannot be used.
-func (c *Loaded) StoredPods(ctx context.Context, s *RemoteSource, input string) ([]*manifests.Pod, error) {
+// Stored returns the content of the cached answer of a source. It returns an error without content if the cache cannot be used.
+func (c *Loaded) Stored(ctx context.Context, s *RemoteSource, input string) (*manifests.Content, error) {
 	k, err := c.CopyOf(s.Name).Load()
 	if err != nil {
 		return nil, err
@@ -385,5 +385,5 @@ func (c *Loaded) StoredPods(ctx context.Context, s *RemoteSource, input string) 
 	if content == nil {
 		return nil, err
 	}
-	return content.Pods, nil
+	return content, nil
 }

@@ -261,16 +261,16 @@ func TestPodsOfASourceAreReadFromItsCopy(t *testing.T) {
 	t.Parallel()
 	cfg := &Loaded{Config: Config{RootDirectory: t.TempDir()}}
 	s := &RemoteSource{Name: "fleet", PodSecurity: "privileged"}
-	if pods, err := cfg.StoredPods(t.Context(), s, "input"); pods != nil || err == nil {
-		t.Errorf("without a copy: %v, %v", pods, err)
+	if content, err := cfg.Stored(t.Context(), s, "input"); content != nil || err == nil {
+		t.Errorf("without a copy: %v, %v", content, err)
 	}
 	names := func() string {
-		pods, err := cfg.StoredPods(t.Context(), s, "input")
+		content, err := cfg.Stored(t.Context(), s, "input")
 		if err != nil {
 			return err.Error()
 		}
 		var all []string
-		for _, p := range pods {
+		for _, p := range content.Pods {
 			all = append(all, p.Key().String())
 		}
 		return strings.Join(all, " ")

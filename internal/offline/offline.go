@@ -7,6 +7,7 @@ package offline
 import (
 	"context"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -177,6 +178,24 @@ func SplitLines(text string) []string {
 			line = strings.ToValidUTF8(line[:lineLength], "") + " ..." // the cut may split a character
 		}
 		all = append(all, line)
+	}
+	return all
+}
+
+// ObjectFacts returns what is known about objects besides pods; place returns where the author of a document edits it.
+func ObjectFacts(objects []*manifests.Object, place func(manifests.Origin) string) []why.Object {
+	var all []why.Object
+	for _, o := range objects {
+		w := why.Object{Kind: o.Kind, Namespace: o.Object.GetNamespace(), Name: o.Object.GetName(), Where: place(o.Origin)}
+		switch c := o.Object.(type) {
+		case *corev1.ConfigMap:
+			w.Keys = slices.Concat(slices.Collect(maps.Keys(c.Data)), slices.Collect(maps.Keys(c.BinaryData)))
+		case *corev1.Secret:
+			w.Keys = slices.Collect(maps.Keys(c.Data))
+		case *corev1.Service:
+			w.Selector = c.Spec.Selector
+		}
+		all = append(all, w)
 	}
 	return all
 }

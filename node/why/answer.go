@@ -181,7 +181,7 @@ func One(f Facts, namespace, name string) Answer {
 	}
 	for i := range f.Objects {
 		if o := &f.Objects[i]; o.Namespace == namespace && o.Name == name {
-			return f.answer(o.chain(pods))
+			return f.answer(f.object(o, pods))
 		}
 	}
 	return f.answer(f.unknown(key, namespace, name))

@@ -5,6 +5,8 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/labels"
+
+	"monopod/internal/cause"
 )
 
 // ofPods sums up the chains of several pods.
@@ -19,6 +21,17 @@ func ofPods(chains []Chain) string {
 		return "all is fine: " + countPods(len(chains))
 	}
 	return fmt.Sprintf("%d of %s %s not fine", bad, countPods(len(chains)), isAre(bad))
+}
+
+// object explains an object that is no pod and for which no pod is known.
+func (f Facts) object(o *Object, pods []Pod) Chain {
+	c := o.chain(pods)
+	if f.Daemon == "" || o.Kind == "Service" || isContent(o.Kind) {
+		return c
+	}
+	c.Text, c.Fine, c.Reason = fmt.Sprintf("the pods of %s %s are unknown: %s", o.Kind, c.Pod, f.silence()), false, cause.DaemonDown
+	c.Steps = append(c.Steps[:1], Step{Kind: Cause, Reason: cause.DaemonDown, Text: "only a running monopod knows which pods it has now"})
+	return c
 }
 
 // chain is about an object that is no pod and for which no pod was made.

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"syscall"
 	"time"
 
@@ -19,11 +20,13 @@ import (
 	"monopod/internal/offline"
 	"monopod/internal/printer"
 	"monopod/internal/program"
+	"monopod/internal/verdict"
 	"monopod/manifests"
 	"monopod/manifests/decode"
 	"monopod/node"
 	"monopod/node/localclient"
 	"monopod/node/why"
+	"monopod/runner/workload"
 	"monopod/watcher/fetch"
 )
 
@@ -163,12 +166,13 @@ func (p Commands) fromDisk(ctx context.Context, cfg *config.Loaded, f *why.Facts
 				in.Errors = append(in.Errors, e.Error())
 			}
 			f.Inputs = append(f.Inputs, in)
-			r.Add(ctx, f, key, v.Loaded)
+			f.Objects = append(f.Objects, offline.ObjectFacts(slices.Concat(v.Documents, v.Workloads), verdict.Place)...)
+			r.Add(ctx, f, key, withWorkloads(v.Loaded, v.Workloads))
 		}
 	}
 	for _, s := range cfg.Remotes() {
 		in := model.Input{Source: s.Name, Input: fetch.RedactURL(s.URL), State: model.InputAccepted}
-		pods, err := cfg.StoredPods(ctx, &s, in.Input)
+		content, err := cfg.Stored(ctx, &s, in.Input)
 		if errors.Is(err, fs.ErrNotExist) {
 			in.State, err = model.InputUnreachable, errors.New("it has never answered: there is no cached answer on disk")
 		}
@@ -176,7 +180,19 @@ func (p Commands) fromDisk(ctx context.Context, cfg *config.Loaded, f *why.Facts
 			in.Errors = []string{err.Error()}
 		}
 		f.Inputs = append(f.Inputs, in)
-		r.Add(ctx, f, key, pods)
+		if content != nil {
+			f.Objects = append(f.Objects, offline.ObjectFacts(slices.Concat(content.Objects, content.Workloads), verdict.Place)...)
+			r.Add(ctx, f, key, withWorkloads(content.Pods, content.Workloads))
+		}
 	}
 	f.Named = offline.NamesInRefused(f.Inputs)
+}
+
+// withWorkloads adds the pods of workloads. Those of Jobs and CronJobs come and go: only the daemon knows them.
+func withWorkloads(pods []*manifests.Pod, workloads []*manifests.Object) []*manifests.Pod {
+	all := slices.Clone(pods)
+	for _, w := range workloads {
+		all = append(all, workload.Final(w)...)
+	}
+	return all
 }

@@ -127,10 +127,22 @@ func TestWhyAnswersWhileContainersCannotBeSeen(t *testing.T) {
 	}
 }
 
+// shopTemplate is a template of pods, and workloadYAML a document of a workload.
+const shopTemplate = "{metadata: {labels: {app: shop}}, spec: {containers: [{name: a, image: i}]}}"
+
+func workloadYAML(version, kind, name, spec string) string {
+	if kind == "CronJob" {
+		spec = strings.Replace(spec, "spec: {containers", "spec: {restartPolicy: Never, containers", 1)
+	}
+	return fmt.Sprintf("apiVersion: %s\nkind: %s\nmetadata: {name: %s}\nspec: {%s}\n", version, kind, name, spec)
+}
+
 func TestWhyWithoutADaemonTellsWhatTheDiskKnows(t *testing.T) {
 	d := newDaemon(t)
 	d.Put("web.yaml", daemontest.PodYAML("web", runtimetest.ScriptServe))
 	d.Put("broken.yaml", "apiVersion: v1\nkind: Pod\nmetadata: {name: broken}\nspec:\n  containers:\n  - {name: c, imag: x}\n")
+	d.Put("shop.yaml", workloadYAML("apps/v1", "Deployment", "shop", "replicas: 2, selector: {matchLabels: {app: shop}}, template: "+shopTemplate))
+	d.Put("nightly.yaml", workloadYAML("batch/v1", "CronJob", "nightly", "schedule: '@daily', jobTemplate: {spec: {template: "+shopTemplate+"}}"))
 	testfiles.Write(t, d.Path("logs", "pods", "default_web_u1", "a", "0.log"), "2026-01-01T00:00:01Z stdout F from the first run\n")
 	testfiles.Write(t, d.Path("logs", "pods", "default_webs_u2", "a", "0.log"), "2026-01-01T00:00:02Z stdout F of somebody else\n")
 	ask := func(args ...string) clitest.Result {
@@ -144,6 +156,8 @@ func TestWhyWithoutADaemonTellsWhatTheDiskKnows(t *testing.T) {
 		"everything":      {nil, []string{"monopod is not running", "start it: `monopod run --config ", "broken.yaml is refused", `did you mean "image"?`, "from the first run"}},
 		"a pod":           {[]string{"web"}, []string{"monopod is not running", "web.yaml:1", "from the first run"}},
 		"a refused pod":   {[]string{"broken"}, []string{`did you mean "image"?`}},
+		"a workload":      {[]string{"deploy/shop"}, []string{"2 of 2 pods are not fine", "default/shop-", "has unknown status: monopod is not running", "created by Deployment shop"}},
+		"a CronJob":       {[]string{"nightly"}, []string{"the pods of CronJob default/nightly are unknown: monopod is not running", "nightly.yaml:1"}},
 		"a mistyped name": {[]string{"wbe"}, []string{"did you mean web?"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -188,11 +202,14 @@ func TestWhyWithoutADaemonTellsWhatTheDiskKnows(t *testing.T) {
 	}
 	testfiles.Write(t, d.Path("config.yaml"), string(config)+"sources:\n- {name: fleet, url: 'https://fleet.example/pods.yaml'}\n- {name: silent, url: 'https://silent.example/pods.yaml'}\n")
 	kept := fetch.NewCopy(d.Path("root", "sources", "fleet"))
-	if err := kept.Save(&fetch.Kept{Body: []byte(daemontest.PodYAML("far", runtimetest.ScriptServe))}); err != nil {
+	if err := kept.Save(&fetch.Kept{Body: []byte(daemontest.PodYAML("far", runtimetest.ScriptServe) + "---\n" + workloadYAML("apps/v1", "StatefulSet", "db", "serviceName: db, selector: {matchLabels: {app: shop}}, template: "+shopTemplate))}); err != nil {
 		t.Fatal(err)
 	}
 	if r := ask("far"); !strings.Contains(r.Stdout, "default/far has unknown status") || !strings.Contains(r.Stdout, "https://fleet.example/pods.yaml:1") {
 		t.Errorf("of a pod of a source: %s%s", r.Stdout, r.Stderr)
+	}
+	if r := ask("db"); !strings.Contains(r.Stdout, "default/db-0 has unknown status") {
+		t.Errorf("of a workload of a source: %s%s", r.Stdout, r.Stderr)
 	}
 	if r := ask(); !strings.Contains(r.Stdout, "https://silent.example/pods.yaml cannot be read") || !strings.Contains(r.Stdout, "it has never answered") {
 		t.Errorf("with sources: %s%s", r.Stdout, r.Stderr)

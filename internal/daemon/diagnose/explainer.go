@@ -86,7 +86,7 @@ func (e *Explainer) facts(ctx context.Context, namespace, name string) (why.Fact
 		}
 	}
 	f.Inputs = inputFacts(k.Desired.Inputs)
-	f.Objects = e.objectFacts(slices.Concat(k.Desired.Objects, k.Desired.Workloads))
+	f.Objects = offline.ObjectFacts(slices.Concat(k.Desired.Objects, k.Desired.Workloads), e.place)
 	f.Named = offline.NamesInRefused(f.Inputs)
 	if e.Unfit != nil {
 		f.Unfit = e.Unfit()
@@ -275,21 +275,4 @@ func containerOf(cgroup string, all []podstatus.Status) (pod, container string) 
 
 func inputFacts(reports []model.Input) []model.Input {
 	return slices.DeleteFunc(slices.Clone(reports), state.IsOwnDirectory)
-}
-
-func (e *Explainer) objectFacts(objects []*manifests.Object) []why.Object {
-	var all []why.Object
-	for _, o := range objects {
-		w := why.Object{Kind: o.Kind, Namespace: o.Object.GetNamespace(), Name: o.Object.GetName(), Where: e.place(o.Origin)}
-		switch c := o.Object.(type) {
-		case *corev1.ConfigMap:
-			w.Keys = slices.Concat(slices.Collect(maps.Keys(c.Data)), slices.Collect(maps.Keys(c.BinaryData)))
-		case *corev1.Secret:
-			w.Keys = slices.Collect(maps.Keys(c.Data))
-		case *corev1.Service:
-			w.Selector = c.Spec.Selector
-		}
-		all = append(all, w)
-	}
-	return all
 }
