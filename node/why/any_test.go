@@ -90,6 +90,9 @@ func anyPod(t *rapid.T, name string) why.Pod {
 		Count: rapid.IntRange(0, 3).Draw(t, "count"), Cause: anyCause(t), Final: rapid.Bool().Draw(t, "final"), Stopping: rapid.Bool().Draw(t, "stopping"),
 	}
 	p.StoppedFor = map[string]string{"app": rapid.SampledFrom([]string{"", "LivenessProbe", "StartupProbe", "PostStartHookError"}).Draw(t, "stopped for")}
+	if rapid.Bool().Draw(t, "has more troubles") {
+		p.More = []model.Trouble{{Kind: "Exited", Container: "app", Reason: "Error", Message: "message", Text: "text"}, {Kind: "Step", Container: "setup", Reason: "Error", Message: "message", Text: "text", Cause: anyCause(t)}}
+	}
 	if p.Trouble.Kind == "" && rapid.Bool().Draw(t, "no trouble") {
 		p.Trouble = model.Trouble{}
 	}

@@ -25,6 +25,7 @@ func (f Facts) pod(p Pod) Chain {
 	b.runs()
 	b.rolledBack()
 	b.causes()
+	b.more()
 	b.updating()
 	b.lastSeen()
 	b.edit()
@@ -168,6 +169,27 @@ func (b *builder) causes() {
 		op.inProgress()
 	default:
 		b.quiet()
+	}
+}
+
+// more adds what is wrong with other containers. The reason of the chain stays that of the first one.
+func (b *builder) more() {
+	if b.Daemon != "" || b.chain.Reason == "" {
+		return
+	}
+	for _, t := range b.More[:min(len(b.More), maxListed)] {
+		if b.EndedBy[t.Container] != "" {
+			continue
+		}
+		p := b.Pod
+		p.Trouble, p.NextTry, p.Doing, p.Pulls, p.NetworkDamaged = t, time.Time{}, nil, nil, ""
+		other := newBuilder(b.Facts, p, Chain{})
+		other.causes()
+		for _, s := range other.chain.Steps {
+			if s.Kind == Cause || s.Kind == Output || s.Kind == Action {
+				b.add(s)
+			}
+		}
 	}
 }
 

@@ -128,6 +128,8 @@ type Pod struct {
 	// Update is what the change of the manifest waits for, or that it is on trial; empty: nothing.
 	Update  string
 	Trouble model.Trouble
+	// More are the problems of other containers.
+	More []model.Trouble
 	// NextTry is when the agent acts again by itself; zero: it waits for an event.
 	NextTry time.Time
 	// Doing is what the runtime is carrying out for the pod, the oldest first.

@@ -482,6 +482,15 @@ func TestEachCauseHasItsChain(t *testing.T) {
 		"not looked at":           oneOf(web(func(p *why.Pod) { p.Object.Status = corev1.PodStatus{Phase: corev1.PodUnknown} }), func(f *why.Facts) { f.Runtime = "the runtime does not respond: no space left\non device" }),
 		"image not allowed":       oneOf(web(failing("ImageNotAllowed", inApp(cause.ImageNotAllowed, "imagePolicy does not allow image registry.example/app:1: no rule matches it")))),
 		"image unsigned":          oneOf(web(failing("SignatureValidationFailed", inApp(cause.ImageUnsigned, `image "registry.example/app:1": signature validation failed: registry.example/app@sha256:1 has no signature`)))),
+		"two broken containers": oneOf(web(failing("CreateContainerConfigError", lacks(cause.MissingConfigMap, "app", cause.ConfigMap, "sitenv")), func(p *why.Pod) {
+			p.Object.Spec.Containers = append(p.Object.Spec.Containers, corev1.Container{Name: "side", Image: "registry.example/side:1", Command: []string{"slep"}})
+			p.Object.Status.ContainerStatuses = append(p.Object.Status.ContainerStatuses, corev1.ContainerStatus{
+				Name: "side", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff"}}, RestartCount: 2,
+				LastTerminationState: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 128, Reason: "StartError", FinishedAt: metav1.NewTime(now.Add(-5 * time.Second))}},
+			})
+			p.Refused = map[string]cause.Cause{"side": {Kind: cause.CommandNotFound, Container: "side", Program: "slep"}}
+			p.More = []model.Trouble{{Kind: "Exited", Container: "side", Reason: "StartError", Text: "container side: exited"}}
+		})),
 		"pulling for long": oneOf(web(waits("ContainerCreating"), trouble(model.Trouble{Kind: "InProgress", Container: "app", Text: "container app: pulling image registry.example/app:1"}), func(p *why.Pod) {
 			p.Pulls = []model.Pull{{Image: "registry.example/app:1", Since: now.Add(-3 * time.Minute), Done: 25_000_000, Total: 100_000_000}}
 		})),

@@ -55,6 +55,40 @@ func TestTroubleCarriesItsCause(t *testing.T) {
 	}
 }
 
+func TestEachBrokenContainerIsTold(t *testing.T) {
+	missing := map[string]plan.Failure{"a": {Reason: "x", Cause: cause.Cause{Kind: cause.MissingConfigMap, Container: "a"}}}
+	for name, tt := range map[string]struct {
+		c           statusCase
+		first, more string
+	}{
+		"a step and an exit":            {statusCase{instances: []runner.Container{exited("2", "b", 1, 99), running("3", "c", 1)}, failures: missing}, "a", "b"},
+		"two exits":                     {statusCase{instances: []runner.Container{exited("1", "a", 1, 99), running("2", "b", 1), exited("3", "c", 1, 99)}}, "a", "c"},
+		"what is slow hides no failure": {statusCase{instances: []runner.Container{created("1", "a"), exited("2", "b", 1, 99), running("3", "c", 1)}}, "b", ""},
+		"only slow":                     {statusCase{instances: []runner.Container{created("1", "a"), created("2", "b"), running("3", "c", 1)}}, "a", ""},
+		"none":                          {statusCase{instances: []runner.Container{running("1", "a", 1), running("2", "b", 1), running("3", "c", 1)}}, "", ""},
+		"an init container that others wait for": {statusCase{
+			failures: map[string]plan.Failure{"init": {Reason: "x"}, "a": {Reason: "x"}},
+			change: func(in *podstatus.Input) {
+				in.Desired.Object.Spec.InitContainers = []corev1.Container{{Name: "init"}}
+			},
+		}, "init", ""},
+		"a sidecar": {statusCase{
+			instances: []runner.Container{running("1", "a", 1), exited("2", "b", 1, 99), running("3", "c", 1)}, failures: map[string]plan.Failure{"init": {Reason: "x"}},
+			change: func(in *podstatus.Input) {
+				in.Desired.Object.Spec.InitContainers = []corev1.Container{{Name: "init", RestartPolicy: new(corev1.ContainerRestartPolicyAlways)}}
+			},
+		}, "init", "b"},
+	} {
+		s, more := podstatus.Of(tt.c.input("a", "b", "c")), ""
+		for _, t := range s.More {
+			more += t.Container
+		}
+		if s.Trouble.Container != tt.first || more != tt.more {
+			t.Errorf("%s: first %q, more %q, want %q, %q", name, s.Trouble.Container, more, tt.first, tt.more)
+		}
+	}
+}
+
 func TestAStatusHasAllCauses(t *testing.T) {
 	missing := cause.Cause{Kind: cause.MissingSecret, Container: "a"}
 	denied := cause.Cause{Kind: cause.ImageForbidden, Container: "b"}

@@ -33,6 +33,8 @@ type Status struct {
 	Why string
 	// Trouble is the same problem as a value; Why is its text.
 	Trouble model.Trouble
+	// More are the problems of other containers.
+	More []model.Trouble
 	// Probes are the current results of the pod's probes.
 	Probes []model.Probe
 	// Doing are the actions that the runtime is applying, oldest first.

@@ -54,12 +54,8 @@ func (s troublesBuilder) trouble() model.Trouble {
 	if t := s.troubleInit(); t.Kind != model.NoTrouble {
 		return t
 	}
-	for i := range s.pod.Spec.Containers {
-		spec := &s.pod.Spec.Containers[i]
-		if t := s.troubleContainer(spec, shownInstance(s.Containers, spec.Name)); t.Kind != model.NoTrouble {
-			t.Text = fmt.Sprintf("container %s: %s", t.Container, t.Text)
-			return t
-		}
+	if t := s.troubleRegular(); t.Kind != model.NoTrouble {
+		return t
 	}
 	if t := s.troubleEphemeral(); t.Kind != model.NoTrouble {
 		return t
@@ -71,6 +67,54 @@ func (s troublesBuilder) trouble() model.Trouble {
 		return model.Trouble{Kind: model.TroubleKept, Text: "its manifest has not been read since the agent started; the pod continues unchanged"}
 	}
 	return model.Trouble{}
+}
+
+// troubleRegular returns the problem of the first container that is broken, else of the first one that is not ready yet.
+func (s troublesBuilder) troubleRegular() model.Trouble {
+	var slow model.Trouble
+	for i := range s.pod.Spec.Containers {
+		spec := &s.pod.Spec.Containers[i]
+		t := s.troubleContainer(spec, shownInstance(s.Containers, spec.Name))
+		if t.Kind == model.NoTrouble {
+			continue
+		}
+		t.Text = fmt.Sprintf("container %s: %s", t.Container, t.Text)
+		if t.Kind == model.TroubleStep || t.Kind == model.TroubleExited || t.Cause.Kind == cause.ProbeFailed {
+			return t
+		}
+		if slow.Kind == model.NoTrouble {
+			slow = t
+		}
+	}
+	return slow
+}
+
+// more returns the problems of the other containers, besides the first one of the pod. None of them waits for another, except for init
+// containers.
+func (s troublesBuilder) more(first model.Trouble) []model.Trouble {
+	isFirst := func(c corev1.Container) bool { return c.Name == first.Container && !manifests.IsSidecar(&c) }
+	if first.Container == "" || first.Kind == model.TroubleInProgress || slices.ContainsFunc(s.pod.Spec.InitContainers, isFirst) {
+		return nil
+	}
+	var all []model.Trouble
+	add := func(kind string, spec *corev1.Container, c *runner.Container) {
+		t := s.troubleContainer(spec, c)
+		if t.Kind == model.NoTrouble || t.Kind == model.TroubleInProgress || spec.Name == first.Container {
+			return
+		}
+		t.Text = fmt.Sprintf("%s %s: %s", kind, t.Container, t.Text)
+		all = append(all, t)
+	}
+	for i := range s.pod.Spec.InitContainers {
+		if spec := &s.pod.Spec.InitContainers[i]; manifests.IsSidecar(spec) {
+			add("init container", spec, containersOf(s.statusBuilder).initInstance(spec.Name))
+		}
+	}
+	for i := range s.pod.Spec.Containers {
+		spec := &s.pod.Spec.Containers[i]
+		add("container", spec, shownInstance(s.Containers, spec.Name))
+	}
+	return all
 }
 
 func inProgress(text string) model.Trouble {

@@ -101,7 +101,7 @@ func (e *Explainer) place(o manifests.Origin) string {
 
 // reported returns what the pool reports about a pod.
 func (e *Explainer) reported(s *podstatus.Status) why.Pod {
-	p := why.Pod{Object: s.Pod, Where: e.place(s.Origin), NextTry: s.NextTry, Refused: s.Refused, Trouble: s.Trouble, Doing: s.Doing}
+	p := why.Pod{Object: s.Pod, Where: e.place(s.Origin), NextTry: s.NextTry, Refused: s.Refused, Trouble: s.Trouble, More: s.More, Doing: s.Doing}
 	p.Trouble.Text = s.Why
 	for name, by := range s.EndedBy {
 		if p.EndedBy == nil {

@@ -157,11 +157,11 @@ func TestWhatAPodReportsBecomesFacts(t *testing.T) {
 	s := podstatus.Status{
 		Pod: runtimetest.NewPod("web").Object, Origin: manifests.Origin{File: "/m/web.yaml", Line: 3}, NextTry: at, Why: "it crashed",
 		Trouble: model.Trouble{Kind: model.TroubleExited, Container: "c"}, EndedBy: map[string]runner.EndedBy{"c": runner.EndedByAgent},
-		StoppedFor: map[string]runner.StopCause{"d": runner.StopLivenessProbe},
+		More: []model.Trouble{{Kind: model.TroubleStep, Container: "e"}}, StoppedFor: map[string]runner.StopCause{"d": runner.StopLivenessProbe},
 	}
 	e := &Explainer{}
 	p := e.reported(&s)
-	if p.Where != "/m/web.yaml:3" || !p.NextTry.Equal(at) || p.Trouble.Text != "it crashed" || p.Trouble.Kind != model.TroubleExited || p.EndedBy["c"] != string(runner.EndedByAgent) || p.StoppedFor["d"] != string(runner.StopLivenessProbe) {
+	if p.Where != "/m/web.yaml:3" || !p.NextTry.Equal(at) || p.Trouble.Text != "it crashed" || p.Trouble.Kind != model.TroubleExited || p.EndedBy["c"] != string(runner.EndedByAgent) || len(p.More) != 1 || p.More[0].Container != "e" || p.StoppedFor["d"] != string(runner.StopLivenessProbe) {
 		t.Errorf("%+v", p)
 	}
 	if p := e.reported(&podstatus.Status{Pod: s.Pod}); p.EndedBy != nil || p.Trouble.Kind != model.NoTrouble {
