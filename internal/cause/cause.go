@@ -29,6 +29,8 @@ type Cause struct {
 	Expected string `json:"expected,omitempty"`
 	// Program is the program that the container runs.
 	Program string `json:"program,omitempty"`
+	// Volume is the volume whose content is Image; empty: it is the image of the container.
+	Volume string `json:"volume,omitempty"`
 	// Image is the reference as written, Registry the server in it.
 	Image    string `json:"image,omitempty"`
 	Registry string `json:"registry,omitempty"`

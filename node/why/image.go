@@ -2,6 +2,7 @@ package why
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -24,23 +25,35 @@ type imagePull struct {
 	*builder
 	// container is empty for an image of the pod itself.
 	container string
-	// path is the path of the container in the manifest.
-	path string
+	// ref is the image. field and policyField are where the manifest has it and its pull policy, which is policy.
+	ref, field, policyField string
+	policy                  corev1.PullPolicy
 }
 
 func explainImage(b *builder) {
-	(&imagePull{builder: b, container: b.Trouble.Container, path: b.field(b.Trouble.Container)}).explain()
+	p := &imagePull{builder: b, container: b.Trouble.Container, ref: cmp.Or(b.Trouble.Cause.Image, "of the pod")}
+	path := b.field(b.Trouble.Container)
+	p.field, p.policyField = path+".image", path+".imagePullPolicy"
+	if spec := b.spec(p.container); spec != nil {
+		p.ref, p.policy = cmp.Or(b.Trouble.Cause.Image, spec.Image), spec.ImagePullPolicy
+	}
+	for i := range b.Object.Spec.Volumes {
+		if v := &b.Object.Spec.Volumes[i]; v.Name == b.Trouble.Cause.Volume && v.Image != nil {
+			path = fmt.Sprintf("spec.volumes[%d].image", i)
+			p.field, p.policyField, p.policy = path+".reference", path+".pullPolicy", v.Image.PullPolicy
+		}
+	}
+	p.explain()
 }
 
 func (p *imagePull) explain() {
 	t := p.Trouble
 	c := t.Cause
-	ref := cmp.Or(c.Image, "of the pod")
-	if spec := p.spec(t.Container); spec != nil {
-		ref = spec.Image
+	ref, detail, of := p.ref, oneLine(c.Detail), ""
+	if c.Volume != "" {
+		of = " of volume " + c.Volume
 	}
-	field, detail := p.path, oneLine(c.Detail)
-	p.cause(cause.ImagePull, t.Container, "%s image %s cannot be pulled", p.whose(), ref)
+	p.cause(cause.ImagePull, t.Container, "%s image %s%s cannot be pulled", p.whose(), ref, of)
 	if c.Mirror != "" {
 		p.cause(cause.ImagePull, t.Container, "mirror %s of registry %s sent content that cannot be used, so that the registry itself was asked", c.Mirror, c.Registry)
 	}
@@ -49,19 +62,22 @@ func (p *imagePull) explain() {
 		p.cause(c.Kind, t.Container, "%s", detail)
 		p.act("free disk space (see df -h; monopod images rm IMAGE removes an image), or lower evictionHard%s, which pulls keep free", inFile(p.Places.Config))
 	case c.Kind == cause.ImageNeverPull:
-		p.cause(c.Kind, t.Container, "it is not present on this machine, and imagePullPolicy is Never")
-		p.act("%sset imagePullPolicy: IfNotPresent in %s", p.preload(), p.place())
+		p.cause(c.Kind, t.Container, "it is not present on this machine, and its pull policy is Never")
+		p.act("%sset %s: IfNotPresent in %s", p.preload(), p.policyField, p.place())
 	case c.Kind == cause.ImageName:
 		p.cause(c.Kind, t.Container, "invalid image name: %s", detail)
-		p.act("correct %s.image in %s, such as registry.example.com/app:1.2", field, p.place())
+		p.act("correct %s in %s, such as registry.example.com/app:1.2", p.field, p.place())
 	case c.Kind == cause.ImageNotAllowed:
 		p.cause(c.Kind, t.Container, "%s", detail)
-		p.act("correct %s.image in %s, or add a rule for it to imagePolicy%s and restart monopod", field, p.place(), inFile(p.Places.Config))
+		p.act("correct %s in %s, or add a rule for it to imagePolicy%s and restart monopod", p.field, p.place(), inFile(p.Places.Config))
 	case c.Kind == cause.ImageUnsigned:
 		p.cause(c.Kind, t.Container, "imagePolicy requires a signature by one of its keys: %s", detail)
 		p.act("sign it: cosign sign --key KEY %s; or correct the keys of its rule in imagePolicy%s", ref, inFile(p.Places.Config))
 	case c.Kind == cause.ImageBroken:
 		p.cause(c.Kind, t.Container, "its local data is damaged: %s", detail)
+		if p.policy == corev1.PullNever { // once it is removed, nothing would bring it back
+			p.act("%sset %s: IfNotPresent in %s", p.preload(), p.policyField, p.place())
+		}
 		p.act("remove the image to have it pulled again: monopod images rm --force %s", ref)
 	default:
 		advice := p.registryCause(c, detail)
@@ -112,8 +128,7 @@ func (p *imagePull) preload() string {
 
 // asksAlways reports whether the registry is asked about the image of a container even when it is here.
 func (p *imagePull) asksAlways() bool {
-	c := p.spec(p.container)
-	return c != nil && c.ImagePullPolicy == corev1.PullAlways
+	return p.policy == corev1.PullAlways
 }
 
 // offline is the advice to do without a registry, as a sentence of its own; empty: there is none. With the policy Always the registry is asked also about
@@ -123,7 +138,7 @@ func (p *imagePull) offline() string {
 	if !p.asksAlways() {
 		return put
 	}
-	always := "set " + p.path + ".imagePullPolicy: IfNotPresent in " + p.place() + ": Always contacts the registry even if the image is present"
+	always := "set " + p.policyField + ": IfNotPresent in " + p.place() + ": Always contacts the registry even if the image is present"
 	if put == "" {
 		return always
 	}
@@ -132,8 +147,8 @@ func (p *imagePull) offline() string {
 
 // registryCause adds what the registry answered, or why it did not, and returns what to do.
 func (p *imagePull) registryCause(why cause.Cause, detail string) []string {
-	field, c, host, answer, edit := p.path, p.container, why.Registry, why.Answer, " in "+p.place()
-	again := "correct " + field + ".image" + edit
+	c, host, answer := p.container, why.Registry, why.Answer
+	again := "correct " + p.field + " in " + p.place()
 	login := "log in: docker login " + host + " writes a config.json; set registryConfig" + inFile(p.Places.Config) + " to it, or add imagePullSecrets to the pod"
 	if p.Places.Logins != "" {
 		login = "add a login for " + host + " to " + p.Places.Logins + ", or imagePullSecrets to the pod"

@@ -309,6 +309,10 @@ func TestEachCauseHasItsChain(t *testing.T) {
 		"image never pulled":                       oneOf(web(failing("ErrImageNeverPull", inApp(cause.ImageNeverPull, `Container image "registry.example/app:1" is not present with pull policy of Never`)))),
 		"image name":                               oneOf(web(failing("InvalidImageName", inApp(cause.ImageName, `couldn't parse image name "A B": invalid reference format`)))),
 		"image broken":                             oneOf(web(failing("ImageInspectError", inApp(cause.ImageBroken, `inspect image "registry.example/app:1": content digest sha256:00: not found`)))),
+		"image of a volume never pulled":           oneOf(web(failing("ErrImageNeverPull", cause.Cause{Kind: cause.ImageNeverPull, Container: "app", Image: "example.test/nosuch:1", Volume: "v", Detail: `Container image "example.test/nosuch:1" is not present with pull policy of Never`}), volumeOf("example.test/nosuch:1", corev1.PullNever))),
+		"image of a volume broken":                 oneOf(web(failing("ImageInspectError", cause.Cause{Kind: cause.ImageBroken, Container: "app", Image: "example.test/rules:1", Volume: "v", Detail: `volume "v": image "example.test/rules:1": content digest sha256:00: not found`}), volumeOf("example.test/rules:1", corev1.PullIfNotPresent))),
+		"image of a volume unreachable":            oneOf(web(failing("ErrImagePull", cause.Cause{Kind: cause.RegistryUnreachable, Container: "app", Image: "127.0.0.1:1/team/rules:1", Volume: "v", Registry: "127.0.0.1:1", Server: "127.0.0.1:1", Detail: "connect: connection refused"}), volumeOf("127.0.0.1:1/team/rules:1", corev1.PullAlways))),
+		"image name of a volume":                   oneOf(web(failing("InvalidImageName", cause.Cause{Kind: cause.ImageName, Container: "app", Image: "127.0.0.1:1/Bad/NAME:1", Volume: "v", Detail: "invalid reference format: repository name must be lowercase"}), volumeOf("127.0.0.1:1/Bad/NAME:1", corev1.PullIfNotPresent))),
 		"edit that cannot be had":                  oneOf(web(trouble(model.Trouble{Kind: "Step", Container: "app", Reason: "ErrImagePull", Cause: cause.Cause{Kind: cause.ImageNotFound, Container: "app", Image: "registry.example/app:2", Registry: "registry.example"}, Count: 1}), next(9*time.Second))),
 
 		"missing configmap":           oneOf(web(failing("CreateContainerConfigError", lacks(cause.MissingConfigMap, "app", cause.ConfigMap, "setings"))), objects(near)),
@@ -524,6 +528,13 @@ func TestAPodThatTheAPIServerHasBoundHereInVain(t *testing.T) {
 	}
 	if a := why.One(f, "shop", "web"); a.Chains[0].Reason != cause.UnknownName {
 		t.Errorf("another one: %+v", a)
+	}
+}
+
+// volumeOf adds the image volume v, as the second of the pod.
+func volumeOf(ref string, policy corev1.PullPolicy) change {
+	return func(p *why.Pod) {
+		p.Object.Spec.Volumes = []corev1.Volume{{Name: "u"}, {Name: "v", VolumeSource: corev1.VolumeSource{Image: &corev1.ImageVolumeSource{Reference: ref, PullPolicy: policy}}}}
 	}
 }
 

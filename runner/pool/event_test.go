@@ -15,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
+	"monopod/internal/cause"
 	"monopod/manifests"
 	"monopod/runner"
 	"monopod/runner/runtimetest"
@@ -170,12 +171,8 @@ func TestEventsOfFailedPull(t *testing.T) {
 }
 
 func TestEventsOfFailedSteps(t *testing.T) {
-	fails := func(kind runner.ActionKind, reason string) func(*testing.T, *rig) {
+	failsWith := func(kind runner.ActionKind, err error) func(*testing.T, *rig) {
 		return func(_ *testing.T, r *rig) {
-			var err error = &runner.StepError{Reason: reason, Err: errors.New("it is broken")}
-			if reason == "" {
-				err = errors.New("it is broken")
-			}
 			f := &trouble{kind: kind, err: err}
 			r.fake.Fail = f.fail
 			r.start()
@@ -185,6 +182,12 @@ func TestEventsOfFailedSteps(t *testing.T) {
 			r.update()
 			r.pass(100 * time.Millisecond)
 		}
+	}
+	fails := func(kind runner.ActionKind, reason string) func(*testing.T, *rig) {
+		if reason == "" {
+			return failsWith(kind, errors.New("it is broken"))
+		}
+		return failsWith(kind, &runner.StepError{Reason: reason, Err: errors.New("it is broken")})
 	}
 	counted := regexp.MustCompile(` x\d+$`)
 	for name, tt := range map[string]struct {
@@ -202,6 +205,12 @@ func TestEventsOfFailedSteps(t *testing.T) {
 		"image that is damaged": {
 			fails(runner.EnsureImage, runner.ReasonImageInspectError),
 			`W InspectFailed webcontainers{a} Failed to inspect image "busybox:1": it is broken`,
+		},
+		"image of a volume": {
+			failsWith(runner.EnsureImage, cause.Wrap(
+				&runner.StepError{Reason: runner.ReasonInvalidImageName, Err: errors.New("it is broken")}, cause.Cause{Kind: cause.ImageName, Image: "Rules:1", Volume: "v"},
+			)),
+			`W InspectFailed webcontainers{a} Failed to apply default image tag "Rules:1": it is broken`,
 		},
 		"image with an unknown reason": {
 			fails(runner.EnsureImage, ""),

@@ -1,6 +1,7 @@
 package pool
 
 import (
+	"cmp"
 	"context"
 
 	corev1 "k8s.io/api/core/v1"
@@ -101,6 +102,7 @@ func (w *recorder) recordFailed(a runner.Action, f plan.Failure, err error) {
 			image = spec.Image
 		}
 	}
+	image = cmp.Or(f.Cause.Image, image) // that of a volume is another one
 	w.record(a.Container, occurrence.Failed(a, f, image, err))
 	if f.Reason == runner.ReasonErrImagePull {
 		w.record(a.Container, occurrence.Normal(occurrence.ReasonBackOff, "Back-off pulling image %q", image))

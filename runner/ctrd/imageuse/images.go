@@ -334,7 +334,9 @@ func (i *Images) EnsureImageVolumes(ctx context.Context, pod *manifests.Pod, c *
 			continue
 		}
 		if _, err := i.EnsureImageOf(ctx, pod, manifests.ImageVolume(v.Name), v.Image.Reference, v.Image.PullPolicy); err != nil {
-			return fault.Step(runner.ReasonErrImagePull, fmt.Errorf("volume %q: %w", v.Name, err))
+			why := cause.Of(err)
+			why.Volume = v.Name
+			return fault.Step(runner.ReasonErrImagePull, cause.Wrap(fmt.Errorf("volume %q: %w", v.Name, err), why))
 		}
 	}
 	return nil

@@ -2,6 +2,7 @@ package volume
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -16,6 +17,7 @@ import (
 	"github.com/opencontainers/go-digest"
 	"golang.org/x/sys/unix"
 
+	"monopod/internal/cause"
 	"monopod/runner"
 	"monopod/runner/ctrd/fault"
 	"monopod/runner/ctrd/idrange"
@@ -63,6 +65,14 @@ func (r *Images) prepareImageVolume(ctx context.Context, sb *record.Sandbox, ref
 	}
 	v.Mapped = users && isOverlay(v.HostPath)
 	return nil
+}
+
+// imageError names the volume and its image in an error of the image.
+func imageError(volume, ref string, err error) error {
+	if se, ok := errors.AsType[*runner.StepError](err); !ok || se.Reason != runner.ReasonImageInspectError {
+		return err
+	}
+	return cause.Wrap(fmt.Errorf("volume %q: %w", volume, err), cause.Cause{Kind: cause.ImageBroken, Image: ref, Volume: volume})
 }
 
 func (r *Images) mountImageVolume(ctx context.Context, sb *record.Sandbox, img *image.Image, path string) error {

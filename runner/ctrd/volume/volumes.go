@@ -59,7 +59,7 @@ func (r *Pods) PrepareVolumes(ctx context.Context, pod *corev1.Pod, q Request) (
 		case p.Image != nil:
 			v.ReadOnly, v.Options = true, imageVolumeOptions()
 			ref := ImageOf(&manifests.Pod{Images: q.Images}, manifests.ImageVolume(p.Name), p.Image.Reference)
-			err = r.ImageVolumes.prepareImageVolume(ctx, q.Sandbox, ref, &v)
+			err = imageError(p.Name, p.Image.Reference, r.ImageVolumes.prepareImageVolume(ctx, q.Sandbox, ref, &v))
 		case p.EmptyDir != nil:
 			v.HostPath, err = r.Dirs.EmptyDir(string(pod.UID), p.Name), r.prepareEmptyDir(ctx, string(pod.UID), p, q.Sandbox.Pod)
 		default:

@@ -11,10 +11,23 @@ import (
 	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
 
+	"monopod/internal/cause"
 	"monopod/manifests"
+	"monopod/runner"
 	"monopod/runner/ctrd/layout"
 	"monopod/runner/spec/volumeplan"
 )
+
+func TestAnErrorOfAnImageNamesItsVolume(t *testing.T) {
+	broken := &runner.StepError{Reason: runner.ReasonImageInspectError, Err: errors.New(`image "rules:1": content digest sha256:00: not found`)}
+	if got := cause.Of(imageError("v", "rules:1", broken)); got != (cause.Cause{Kind: cause.ImageBroken, Image: "rules:1", Volume: "v"}) {
+		t.Errorf("%+v", got)
+	}
+	other := errors.New("mount image rules:1: no such device")
+	if err := imageError("v", "rules:1", other); !errors.Is(err, other) || cause.Of(err).Kind != "" || imageError("v", "rules:1", nil) != nil {
+		t.Errorf("another error: %v, %+v", err, cause.Of(err))
+	}
+}
 
 func TestHostPathsAreCheckedAndCreatedByType(t *testing.T) {
 	dir, err := filepath.EvalSymlinks(t.TempDir())
