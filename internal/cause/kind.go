@@ -29,6 +29,8 @@ const (
 	ImageUnsigned     Kind = "ImageUnsigned"
 	ImageStalled      Kind = "ImageStalled"
 	ImageBroken       Kind = "ImageBroken"
+	// ImageArtifact means that it is no image, but an OCI artifact.
+	ImageArtifact Kind = "ImageArtifact"
 	// ImagePull is any other error of a pull.
 	ImagePull     Kind = "ImagePull"
 	RegistryError Kind = "RegistryError"

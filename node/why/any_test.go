@@ -21,7 +21,7 @@ import (
 func anyCause(t *rapid.T) cause.Cause {
 	kinds := []cause.Kind{
 		"", cause.ImageNotFound, cause.ImageUnauthorized, cause.ImageForbidden, cause.ImageRateLimited, cause.ImagePlatform, cause.ImageName,
-		cause.ImageNeverPull, cause.ImageNotAllowed, cause.ImageUnsigned, cause.ImageStalled, cause.ImageBroken, cause.ImagePull, cause.RegistryError,
+		cause.ImageNeverPull, cause.ImageNotAllowed, cause.ImageUnsigned, cause.ImageStalled, cause.ImageBroken, cause.ImageArtifact, cause.ImagePull, cause.RegistryError,
 		cause.RegistryUnknown, cause.RegistryUnreachable, cause.RegistryCertificate, cause.RegistryNotTLS, cause.NoSpace, cause.MissingConfigMap,
 		cause.MissingSecret, cause.MissingKey, cause.MissingClaim, cause.NotShared, cause.ClaimUnbound, cause.HostPath, cause.Mount, cause.HostPortPod,
 		cause.HostPortProcess, cause.UIDConflict, cause.PodCIDR, cause.CNIPlugin, cause.Network, cause.Sandbox, cause.CommandNotFound, cause.NonRoot, cause.Config,

@@ -14,7 +14,7 @@ import (
 // isImage reports whether what failed is getting an image.
 func isImage(kind cause.Kind) bool {
 	switch kind {
-	case cause.ImagePull, cause.ImageNeverPull, cause.ImageName, cause.ImageBroken, cause.ImageUnsigned, cause.ImageNotAllowed:
+	case cause.ImagePull, cause.ImageNeverPull, cause.ImageName, cause.ImageBroken, cause.ImageArtifact, cause.ImageUnsigned, cause.ImageNotAllowed:
 		return true
 	}
 	return false
@@ -53,7 +53,11 @@ func (p *imagePull) explain() {
 	if c.Volume != "" {
 		of = " of volume " + c.Volume
 	}
-	p.cause(cause.ImagePull, t.Container, "%s image %s%s cannot be pulled", p.whose(), ref, of)
+	verb := "pulled"
+	if c.Kind == cause.ImageArtifact {
+		verb = "used"
+	}
+	p.cause(cause.ImagePull, t.Container, "%s image %s%s cannot be %s", p.whose(), ref, of, verb)
 	if c.Mirror != "" {
 		p.cause(cause.ImagePull, t.Container, "mirror %s of registry %s sent content that cannot be used, so that the registry itself was asked", c.Mirror, c.Registry)
 	}
@@ -73,6 +77,9 @@ func (p *imagePull) explain() {
 	case c.Kind == cause.ImageUnsigned:
 		p.cause(c.Kind, t.Container, "imagePolicy requires a signature by one of its keys: %s", detail)
 		p.act("sign it: cosign sign --key KEY %s; or correct the keys of its rule in imagePolicy%s", ref, inFile(p.Places.Config))
+	case c.Kind == cause.ImageArtifact:
+		p.cause(c.Kind, t.Container, "it is an OCI artifact, not an image: it has files, but no file system that a container can run or mount")
+		p.act("correct %s in %s, or build an image with those files (FROM scratch, COPY)", p.field, p.place())
 	case c.Kind == cause.ImageBroken:
 		p.cause(c.Kind, t.Container, "its local data is damaged: %s", detail)
 		if p.policy == corev1.PullNever { // once it is removed, nothing would bring it back

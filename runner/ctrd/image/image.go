@@ -29,6 +29,9 @@ const (
 	UsedNow = "now"
 )
 
+// ErrArtifact reports content that is an OCI artifact and not an image: no container can run or mount it.
+var ErrArtifact = errors.New("it is an OCI artifact, not an image with a file system")
+
 // Image is an unpacked image of this machine.
 type Image struct {
 	// Name is the normalised reference.

@@ -113,6 +113,25 @@ func Image(ctx context.Context, t testing.TB, c *client.Client, cmd string, name
 	return target, config
 }
 
+// Artifact stores a manifest with an empty config, and with layers of these types.
+func Artifact(ctx context.Context, t testing.TB, c *client.Client, name string, layers ...string) {
+	t.Helper()
+	m := ocispec.Manifest{
+		Versioned: specs.Versioned{SchemaVersion: 2}, MediaType: ocispec.MediaTypeImageManifest,
+		Config: Blob(ctx, t, c, ocispec.MediaTypeEmptyJSON, []byte("{}")), Layers: []ocispec.Descriptor{},
+	}
+	for _, of := range layers {
+		m.Layers = append(m.Layers, Blob(ctx, t, c, of, []byte("content of "+of)))
+	}
+	data, err := json.Marshal(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.ImageService().Create(ctx, images.Image{Name: name, Target: Blob(ctx, t, c, ocispec.MediaTypeImageManifest, data)}); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // Chain returns the snapshot of an image that runs a command.
 func Chain(cmd string) string { return digest.FromString("layer of " + cmd).String() }
 

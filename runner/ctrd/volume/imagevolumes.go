@@ -72,7 +72,11 @@ func imageError(volume, ref string, err error) error {
 	if se, ok := errors.AsType[*runner.StepError](err); !ok || se.Reason != runner.ReasonImageInspectError {
 		return err
 	}
-	return cause.Wrap(fmt.Errorf("volume %q: %w", volume, err), cause.Cause{Kind: cause.ImageBroken, Image: ref, Volume: volume})
+	why := cause.Cause{Kind: cause.ImageBroken, Image: ref, Volume: volume}
+	if errors.Is(err, image.ErrArtifact) {
+		why.Kind = cause.ImageArtifact
+	}
+	return cause.Wrap(fmt.Errorf("volume %q: %w", volume, err), why)
 }
 
 func (r *Images) mountImageVolume(ctx context.Context, sb *record.Sandbox, img *image.Image, path string) error {

@@ -2,6 +2,7 @@ package volume
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -14,6 +15,7 @@ import (
 	"monopod/internal/cause"
 	"monopod/manifests"
 	"monopod/runner"
+	"monopod/runner/ctrd/image"
 	"monopod/runner/ctrd/layout"
 	"monopod/runner/spec/volumeplan"
 )
@@ -21,6 +23,10 @@ import (
 func TestAnErrorOfAnImageNamesItsVolume(t *testing.T) {
 	broken := &runner.StepError{Reason: runner.ReasonImageInspectError, Err: errors.New(`image "rules:1": content digest sha256:00: not found`)}
 	if got := cause.Of(imageError("v", "rules:1", broken)); got != (cause.Cause{Kind: cause.ImageBroken, Image: "rules:1", Volume: "v"}) {
+		t.Errorf("%+v", got)
+	}
+	artifact := &runner.StepError{Reason: runner.ReasonImageInspectError, Err: fmt.Errorf("image %q: %w", "rules:1", image.ErrArtifact)}
+	if got := cause.Of(imageError("v", "rules:1", artifact)); got != (cause.Cause{Kind: cause.ImageArtifact, Image: "rules:1", Volume: "v"}) {
 		t.Errorf("%+v", got)
 	}
 	other := errors.New("mount image rules:1: no such device")

@@ -12,6 +12,7 @@ import (
 	"monopod/internal/jsonlimit"
 	"monopod/runner"
 	"monopod/runner/ctrd/bounded"
+	"monopod/runner/ctrd/image"
 	"monopod/runner/ctrd/image/registry"
 )
 
@@ -39,6 +40,10 @@ func classify(ref, reason string, err error) cause.Cause {
 	c := cause.Cause{Image: ref, Registry: registryOf(ref), Detail: text}
 	if i := strings.Index(text, bounded.ErrFull.Error()); i >= 0 { // while pulling, importing or unpacking
 		c.Kind, c.Fault, c.Detail = cause.NoSpace, cause.Reserved, text[i:]
+		return c
+	}
+	if errors.Is(err, image.ErrArtifact) { // also without a pull
+		c.Kind = cause.ImageArtifact
 		return c
 	}
 	switch reason {

@@ -10,6 +10,7 @@ import (
 	"monopod/internal/cause"
 	"monopod/internal/jsonlimit"
 	"monopod/runner"
+	"monopod/runner/ctrd/image"
 	"monopod/runner/ctrd/image/registry"
 )
 
@@ -82,6 +83,14 @@ func TestPullErrorsAreClassified(t *testing.T) {
 	}
 	if got := classify(ref, runner.ReasonErrImagePull, fmt.Errorf("write: %w", unix.ENOSPC)); got.Kind != cause.NoSpace {
 		t.Errorf("an errno: %+v", got)
+	}
+}
+
+func TestAnArtifactIsNotCalledDamaged(t *testing.T) {
+	for _, reason := range []string{runner.ReasonErrImagePull, runner.ReasonImageInspectError} {
+		if got := classify("rules:1", reason, fmt.Errorf("inspect image %q: %w", "rules:1", image.ErrArtifact)); got.Kind != cause.ImageArtifact || got.Image != "rules:1" {
+			t.Errorf("%s: %+v", reason, got)
+		}
 	}
 }
 

@@ -80,11 +80,27 @@ func (s *Store) describe(ctx context.Context, rec images.Image) (*description, e
 	if err != nil {
 		return nil, err
 	}
+	if err := checkLayers(ctx, img, rec, len(diffs)); err != nil {
+		return nil, err
+	}
 	d = &description{id: desc.Digest.String(), chainID: identity.ChainID(diffs).String(), config: conf.Config}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.descriptions[key] = d
 	return d, nil
+}
+
+// checkLayers returns image.ErrArtifact for content without a file system: its config lists no layers, but its manifest does. It would be
+// unpacked to an empty directory, or to an error about layers.
+func checkLayers(ctx context.Context, img client.Image, rec images.Image, diffs int) error {
+	if diffs > 0 {
+		return nil
+	}
+	manifest, err := images.Manifest(ctx, img.ContentStore(), rec.Target, img.Platform())
+	if err == nil && len(manifest.Layers) > 0 {
+		err = image.ErrArtifact
+	}
+	return err
 }
 
 // unpack creates the snapshots of an image.

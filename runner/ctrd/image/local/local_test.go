@@ -33,6 +33,22 @@ func newStore(t *testing.T) (s *Store, ctx context.Context, full *[]int64) {
 	}), ctx, full
 }
 
+// An artifact would be an empty directory.
+func TestAnArtifactIsNoImage(t *testing.T) {
+	s, ctx, _ := newStore(t)
+	metatest.Artifact(ctx, t, s.Client, "example.test/rules:1", "application/json", "application/octet-stream")
+	metatest.Artifact(ctx, t, s.Client, "example.test/model:1", ocispec.MediaTypeImageLayer)
+	for _, name := range []string{"example.test/rules:1", "example.test/model:1"} {
+		if img, err := s.Inspect(ctx, name); !errors.Is(err, image.ErrArtifact) {
+			t.Errorf("%s: %+v, %v", name, img, err)
+		}
+	}
+	metatest.Artifact(ctx, t, s.Client, "example.test/scratch:1")
+	if _, err := s.Inspect(ctx, "example.test/scratch:1"); errors.Is(err, image.ErrArtifact) {
+		t.Errorf("an image without layers: %v", err)
+	}
+}
+
 func TestImagesAreInspectedByNameAndByDigest(t *testing.T) {
 	s, ctx, _ := newStore(t)
 	target, config := metatest.Image(ctx, t, s.Client, "/app", "example.com/a:1")

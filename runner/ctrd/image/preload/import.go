@@ -73,7 +73,7 @@ func (p *Preloader) unpack(ctx context.Context, stem string, recs []images.Image
 	for _, rec := range recs {
 		rec, err := p.rename(ctx, stem, rec)
 		if err == nil {
-			_, err = p.Repair.Present(ctx, rec.Name)
+			err = p.present(ctx, rec.Name)
 		}
 		if err != nil {
 			errs = append(errs, fmt.Errorf("%s: %w", rec.Name, err))
@@ -83,6 +83,15 @@ func (p *Preloader) unpack(ctx context.Context, stem string, recs []images.Image
 	}
 	slices.Sort(names)
 	return slices.Compact(names), errors.Join(errs...)
+}
+
+// present unpacks an image. An artifact counts as imported: whoever uses it as an image is told.
+func (p *Preloader) present(ctx context.Context, name string) error {
+	_, err := p.Repair.Present(ctx, name)
+	if errors.Is(err, image.ErrArtifact) {
+		return nil
+	}
+	return err
 }
 
 // rename stores an image under its normalised name, because the importer uses io.containerd.image.name unchanged. It removes the digest that a

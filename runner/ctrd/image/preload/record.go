@@ -93,7 +93,7 @@ func (p *Preloader) remembered(ctx context.Context) map[string]imported {
 		if err := json.Unmarshal([]byte(value), &v); err != nil || labelKey(v.Path) != key {
 			continue // another label
 		}
-		missing := func(name string) bool { _, err := p.Repair.Present(ctx, name); return err != nil }
+		missing := func(name string) bool { return p.present(ctx, name) != nil }
 		if !slices.ContainsFunc(v.Names, missing) {
 			known[v.Path] = v.imported
 			if slices.Contains(p.Dirs, filepath.Dir(v.Path)) {

@@ -96,9 +96,10 @@ func preloader(t *testing.T) (p *Preloader, ctx context.Context, reported map[st
 func TestImportedArchivesAreRememberedWithTheirImages(t *testing.T) {
 	p, ctx, reported := preloader(t)
 	metatest.Image(ctx, t, p.Local.Client, "/a", "a", "b")
+	metatest.Artifact(ctx, t, p.Local.Client, "rules", "application/json")
 	at := stamp{Size: 3, MTime: time.Unix(7, 8).UTC(), Inode: 9}
 	path, elsewhere, gone := filepath.Join(p.Dirs[0], "a.tar"), "/elsewhere/b.tar", filepath.Join(p.Dirs[0], "gone.tar")
-	for path, names := range map[string][]string{path: {"a", "b"}, elsewhere: {"b"}, gone: {"a", "removed"}} {
+	for path, names := range map[string][]string{path: {"a", "b", "rules"}, elsewhere: {"b"}, gone: {"a", "removed"}} {
 		if err := p.remember(ctx, path, imported{stamp: at, Names: names}); err != nil {
 			t.Fatal(err)
 		}
@@ -109,10 +110,10 @@ func TestImportedArchivesAreRememberedWithTheirImages(t *testing.T) {
 		}
 	}
 	known := p.remembered(ctx)
-	if got := slices.Sorted(maps.Keys(known)); !slices.Equal(got, slices.Sorted(slices.Values([]string{elsewhere, path}))) || !known[path].same(at) || !slices.Equal(known[path].Names, []string{"a", "b"}) {
+	if got := slices.Sorted(maps.Keys(known)); !slices.Equal(got, slices.Sorted(slices.Values([]string{elsewhere, path}))) || !known[path].same(at) || !slices.Equal(known[path].Names, []string{"a", "b", "rules"}) {
 		t.Errorf("remembered: %+v", known)
 	}
-	if len(reported) != 1 || !slices.Equal(reported[path], []string{"a", "b"}) {
+	if len(reported) != 1 || !slices.Equal(reported[path], []string{"a", "b", "rules"}) {
 		t.Errorf("reported: %v", reported)
 	}
 }

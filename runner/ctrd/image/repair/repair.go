@@ -79,7 +79,7 @@ func (r *Repairer) Run(ctx context.Context) {
 // AfterError checks the blobs of an image after reading or unpacking it failed with err. It reports whether damaged blobs were replaced, so
 // that the operation should be tried again. Errors that damage cannot cause are not checked, because a check reads the whole image.
 func (r *Repairer) AfterError(ctx context.Context, rec images.Image, err error) bool {
-	if err == nil || ctx.Err() != nil || errors.Is(err, unix.ENOSPC) || errdefs.IsUnavailable(err) || errdefs.IsCanceled(err) || errdefs.IsResourceExhausted(err) {
+	if err == nil || ctx.Err() != nil || errors.Is(err, image.ErrArtifact) || errors.Is(err, unix.ENOSPC) || errdefs.IsUnavailable(err) || errdefs.IsCanceled(err) || errdefs.IsResourceExhausted(err) {
 		return false
 	}
 	select {
