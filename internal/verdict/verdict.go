@@ -65,16 +65,12 @@ func Outlook(all []*Verdict) {
 		in.Pods, in.Objects, in.Workloads = append(in.Pods, v.Loaded...), append(in.Objects, v.Documents...), append(in.Workloads, v.Workloads...)
 		in.Partial = in.Partial || len(v.Errors) > 0
 	}
-	warnings, errs := warn.Of(in)
 	byFile := map[string]*Verdict{}
 	for _, v := range all {
 		byFile[v.File] = v
 	}
-	for _, e := range warnings {
+	for _, e := range warn.Of(in) {
 		byFile[e.File].Warnings = append(byFile[e.File].Warnings, e)
-	}
-	for _, e := range errs {
-		byFile[e.File].Errors = append(byFile[e.File].Errors, e)
 	}
 }
 

@@ -128,6 +128,8 @@ func reason(e *manifests.Error) string {
 		return "metadata of a " + e.Kind + ", which the reference program does not check"
 	case path == "apiVersion" && strings.HasPrefix(e.Msg, "there is no "):
 		return e.Msg
+	case strings.Contains(e.Msg, "is not an image name"):
+		return "not the name of an image, which a kubelet reports only when it runs the pod"
 	case strings.Contains(e.Msg, "already defined at line"):
 		return "the same pod twice in one file"
 	}

@@ -319,7 +319,7 @@ func (l *loader) check(pod *corev1.Pod, it document.Item, found ...document.Prob
 
 // notHere are the problems that a valid pod has on this node.
 func (l *loader) notHere(by policy.Policy, pod *corev1.Pod, it document.Item) []document.Problem {
-	found := append(by.Violations(pod, it), apiAccess(l, pod, it)...)
+	found := slices.Concat(by.Violations(pod, it), apiAccess(l, pod, it), l.imageNames(&pod.Spec, it))
 	if len(pod.Spec.Overhead) > 0 && pod.Spec.RuntimeClassName == nil {
 		found = append(found, document.Problem{Path: it.Path("spec.overhead"), Msg: manifests.NoOverhead})
 	}

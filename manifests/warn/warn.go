@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/distribution/reference"
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -30,12 +29,11 @@ type Input struct {
 // most is how many warnings there are at most: more are of one kind.
 const most = 200
 
-// Of returns the warnings about an input, and what cannot work whatever else there is: names that are no names of images.
-func Of(in Input) (warnings, errs []*manifests.Error) {
+// Of returns the warnings about an input.
+func Of(in Input) []*manifests.Error {
 	c := &checker{Input: in, objects: manifests.NewObjects(in.Objects)}
 	c.units = units(in)
 	for _, u := range c.units {
-		c.images(u)
 		c.platform(u)
 		if !in.Partial {
 			c.references(u)
@@ -56,14 +54,14 @@ func Of(in Input) (warnings, errs []*manifests.Error) {
 		last.Field, last.Msg, last.Hint = "", fmt.Sprintf("there are %d more warnings", more+1), ""
 		c.warnings = append(c.warnings[:most-1], &last)
 	}
-	return c.warnings, c.errs
+	return c.warnings
 }
 
 type checker struct {
 	Input
-	objects        *manifests.Objects
-	units          []*unit
-	warnings, errs []*manifests.Error
+	objects  *manifests.Objects
+	units    []*unit
+	warnings []*manifests.Error
 }
 
 // unit is a pod, or the pods of a workload.
@@ -140,20 +138,6 @@ func (u *unit) containers(f func(path string, c *corev1.Container)) {
 	}{{"initContainers", u.spec.InitContainers}, {"containers", u.spec.Containers}} {
 		for i := range list.all {
 			f(fmt.Sprintf("spec.%s[%d]", list.name, i), &list.all[i])
-		}
-	}
-}
-
-func (c *checker) images(u *unit) {
-	bad := func(path, image string) {
-		if _, err := reference.ParseNormalizedNamed(image); err != nil && image != "" {
-			c.errs = append(c.errs, u.about(path, fmt.Sprintf("%q is not an image name: %v", image, err), "write it as in docker.io/library/busybox:1.37"))
-		}
-	}
-	u.containers(func(path string, k *corev1.Container) { bad(path+".image", k.Image) })
-	for i := range u.spec.Volumes {
-		if v := u.spec.Volumes[i].Image; v != nil {
-			bad(fmt.Sprintf("spec.volumes[%d].image.reference", i), v.Reference)
 		}
 	}
 }

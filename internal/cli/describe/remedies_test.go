@@ -47,6 +47,7 @@ func remedies() []remedy {
 		{says(`put it in quotes: ("[^"]*")`), valueIs},
 		{says(`write apiVersion: (\S+)`), valueIs},
 		{says(`unit, like (\w+)`), valueIs},
+		{says(`is not an image name.*; write it as in (\S+)`), valueIs},
 		{says(`Unsupported value.* supported values: .*"(SIGTERM|TCP)"`), valueIs},
 		{says(`unknown field; there is a field of this name at spec\.\w+$`), func(lines []string, at, _ int, _ []string) []string {
 			for i := at; i < len(lines); i++ {
@@ -104,7 +105,7 @@ func TestWhatWhySaysOfRefusedManifestsIsEnoughToMendThem(t *testing.T) {
 	files := corpus.Open(t)
 	for name, rounds := range map[string]int{
 		"pod-busybox-broken.yaml":                   1, // kind without its k
-		"chatbot-quadlet-chatbot.yaml":              1, // a number among the strings
+		"chatbot-quadlet-chatbot.yaml":              3, // three images that are placeholders
 		"error_indentation.yaml":                    2, // spec without its fields, and true as an amount
 		"error_multiple_fields.yaml":                1, // containers twice
 		"fixtures-extra_property.yaml":              4, // a DaemonSet of 2016
