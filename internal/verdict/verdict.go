@@ -58,9 +58,12 @@ type ValidPod struct {
 	Line      int    `json:"line,omitempty"`
 }
 
-// Outlook adds what all documents together will wait for.
-func Outlook(all []*Verdict) {
-	in := warn.Input{Platform: host.Platform()}
+// InTheseFiles is the Checked of an outlook that knows nothing besides.
+const InTheseFiles = "in these files"
+
+// Outlook adds what all documents together will wait for. in has what is known besides.
+func Outlook(all []*Verdict, in warn.Input) {
+	in.Platform = host.Platform()
 	for _, v := range all {
 		in.Pods, in.Objects, in.Workloads = append(in.Pods, v.Loaded...), append(in.Objects, v.Documents...), append(in.Workloads, v.Workloads...)
 		in.Partial = in.Partial || len(v.Errors) > 0
@@ -70,8 +73,21 @@ func Outlook(all []*Verdict) {
 		byFile[v.File] = v
 	}
 	for _, e := range warn.Of(in) {
-		byFile[e.File].Warnings = append(byFile[e.File].Warnings, e)
+		if v := byFile[e.File]; v != nil { // it may be about what is known besides
+			v.Warnings = append(v.Warnings, e)
+		}
 	}
+}
+
+// WarningLines returns the warnings, one line each.
+func (v *Verdict) WarningLines() []string {
+	var lines []string
+	for _, w := range v.Warnings {
+		said := *w
+		said.Msg = "warning: " + w.Msg
+		lines = append(lines, said.Error())
+	}
+	return lines
 }
 
 // IsManifestName reports whether the daemon reads files of this name.

@@ -11,6 +11,7 @@ import (
 	"monopod/internal/model"
 	"monopod/internal/verdict"
 	"monopod/manifests/decode"
+	"monopod/manifests/warn"
 )
 
 const (
@@ -106,11 +107,11 @@ func TestAPodThatAControllerOfAnotherFileMakesDoesNotCount(t *testing.T) {
 
 func TestOutlookWarnsWhatPodsWillWaitFor(t *testing.T) {
 	alone := judged("a.yaml", reader)
-	if verdict.Outlook(alone); len(alone[0].Warnings) != 1 {
+	if verdict.Outlook(alone, warn.Input{}); len(alone[0].Warnings) != 1 {
 		t.Errorf("warnings %v", alone[0].Warnings)
 	}
 	both := judged("a.yaml", reader, "b.yaml", configMap)
-	if verdict.Outlook(both); len(both[0].Warnings)+len(both[1].Warnings) != 0 {
+	if verdict.Outlook(both, warn.Input{}); len(both[0].Warnings)+len(both[1].Warnings) != 0 {
 		t.Errorf("warnings %v", both[0].Warnings)
 	}
 }

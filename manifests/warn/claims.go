@@ -28,7 +28,7 @@ func (c *checker) claim(o *manifests.Object, at string, spec *corev1.PersistentV
 	v := c.objects.PersistentVolume(spec.VolumeName)
 	switch {
 	case v == nil:
-		say(fmt.Sprintf("there is no PersistentVolume %s in these files: pods with the claim wait for it", spec.VolumeName), "add the document, or remove the field: the claim gets a directory then")
+		say(c.thereIsNo("PersistentVolume "+spec.VolumeName)+": pods with the claim wait for it", "add the document, or remove the field: the claim gets a directory then")
 	case !manifests.Mountable(v):
 		say(fmt.Sprintf("PersistentVolume %s cannot be mounted here, like all those of CSI drivers and clouds: pods with the claim wait", v.Name), "remove the field: "+claimHint)
 	}

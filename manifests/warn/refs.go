@@ -49,7 +49,7 @@ type refs struct {
 const addOptional = "add the document, or write optional: true"
 
 func (r refs) missing(field, what, hint string) {
-	r.warn(r.unit.about(field, "there is no "+what+" in these files: the pod waits for it", hint))
+	r.warn(r.unit.about(field, r.thereIsNo(what)+": the pod waits for it", hint))
 }
 
 func (r refs) configMap(field, name string, optional *bool) *corev1.ConfigMap {
@@ -144,6 +144,10 @@ func (c *checker) ports() {
 	for _, u := range c.units {
 		var own []owner
 		manifestPorts(u, func(field string, h manifests.HostPort) {
+			own = append(own, owner{h, u})
+			if u.around {
+				return
+			}
 			if u.copies > 1 {
 				c.warn(u.about(field, fmt.Sprintf("its %d pods cannot share host port %s: all but one wait", u.copies, h), "set replicas: 1, or remove hostPort and use a Service"))
 			}
@@ -153,7 +157,6 @@ func (c *checker) ports() {
 					break
 				}
 			}
-			own = append(own, owner{h, u})
 		})
 		for _, o := range own {
 			taken[o.Port] = append(taken[o.Port], o)

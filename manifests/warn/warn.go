@@ -16,10 +16,19 @@ import (
 	"monopod/manifests"
 )
 
-// Input is what would run together.
-type Input struct {
+// Documents are pods and other objects.
+type Documents struct {
 	Pods               []*manifests.Pod
 	Objects, Workloads []*manifests.Object
+}
+
+// Input is what would run together.
+type Input struct {
+	Documents
+	// Around is what exists besides: pods may refer to it and clash with it, and there are no warnings about it.
+	Around Documents
+	// Checked names the only documents that are known, as in "in these files"; empty if these are all of the machine.
+	Checked string
 	// Partial is set if some documents could not be read, so that missing objects may exist.
 	Partial bool
 	// Platform is that of the machine.
@@ -31,9 +40,13 @@ const most = 200
 
 // Of returns the warnings about an input.
 func Of(in Input) []*manifests.Error {
-	c := &checker{Input: in, objects: manifests.NewObjects(in.Objects)}
-	c.units = units(in)
-	for _, u := range c.units {
+	c := &checker{Input: in, objects: manifests.NewObjects(slices.Concat(in.Objects, in.Around.Objects))}
+	around := units(in.Around)
+	for _, u := range around {
+		u.around = true
+	}
+	c.units = append(around, units(in.Documents)...)
+	for _, u := range c.units[len(around):] {
 		c.platform(u)
 		if !in.Partial {
 			c.references(u)
@@ -77,9 +90,11 @@ type unit struct {
 	names  []string
 	// claims are those that it makes itself, by the volume's name.
 	claims []string
+	// around is set if it is no part of what is checked.
+	around bool
 }
 
-func units(in Input) []*unit {
+func units(in Documents) []*unit {
 	var all []*unit
 	for _, p := range in.Pods {
 		id := manifests.ObjectID{Kind: "Pod", Namespace: p.Object.Namespace, Name: p.Object.Name}
@@ -129,6 +144,14 @@ func finding(id manifests.ObjectID, at manifests.Origin, msg, hint string) *mani
 }
 
 func (c *checker) warn(e *manifests.Error) { c.warnings = append(c.warnings, e) }
+
+// thereIsNo says that an object is missing.
+func (c *checker) thereIsNo(what string) string {
+	if c.Checked != "" {
+		what += " " + c.Checked
+	}
+	return "there is no " + what
+}
 
 // containers calls f for each container of a unit, with its path.
 func (u *unit) containers(f func(path string, c *corev1.Container)) {
@@ -194,6 +217,9 @@ func (c *checker) names() {
 			}
 			if slices.Contains([]string{u.id.Kind, other.id.Kind}, "Pod") && u.id.Kind == other.id.Kind {
 				continue // that is an error
+			}
+			if u.around {
+				continue
 			}
 			e := finding(u.id, u.origin, fmt.Sprintf("its pod %s has the same name as that of %s at %s: only one of them runs", name, other.id, place(other.origin)), "rename one of them")
 			e.Field = "metadata.name"

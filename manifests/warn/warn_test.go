@@ -23,11 +23,41 @@ func of(t *testing.T, partial bool, docs ...string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return lines(warn.Input{Documents: documents(c), Checked: "in these files", Partial: partial, Platform: manifests.Platform{OS: "linux", Arch: "amd64"}})
+}
+
+func documents(c *manifests.Content) warn.Documents {
+	return warn.Documents{Pods: c.Pods, Objects: c.Objects, Workloads: c.Workloads}
+}
+
+// lines returns the warnings about an input.
+func lines(in warn.Input) string {
 	var b strings.Builder
-	for _, e := range warn.Of(warn.Input{Pods: c.Pods, Objects: c.Objects, Workloads: c.Workloads, Partial: partial, Platform: manifests.Platform{OS: "linux", Arch: "amd64"}}) {
+	for _, e := range warn.Of(in) {
 		b.WriteString(e.Error() + "\n")
 	}
 	return b.String()
+}
+
+func TestWhatExistsBesidesIsKnownAndIsNotWarnedAbout(t *testing.T) {
+	t.Parallel()
+	read := func(file, text string) warn.Documents {
+		c, err := decode.All(file, []byte(text), decode.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return documents(c)
+	}
+	mine := read("mine", aPod("a", ", envFrom: [{configMapRef: {name: there}}, {configMapRef: {name: nope}}]", "")+"---\n"+
+		fmt.Sprintf(head, "Deployment", 1, ", ports: [{containerPort: 80, hostPort: 80}]", "", ""))
+	around := read("around", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: there}\n---\n"+aPod("b", ", ports: [{containerPort: 80, hostPort: 80}], envFrom: [{secretRef: {name: other}}]", "")+
+		"---\n"+strings.Replace(fmt.Sprintf(head, "Deployment", 2, ", ports: [{containerPort: 90, hostPort: 90}]", "", ""), "name: web", "name: old", 1))
+	got := lines(warn.Input{Documents: mine, Around: around, Platform: manifests.Platform{OS: "linux", Arch: "amd64"}})
+	want := "mine:1: pod default/a: spec.containers[0].envFrom[1].configMapRef.name: there is no ConfigMap default/nope: the pod waits for it; add the document, or write optional: true\n" +
+		"mine:6: deployment default/web: spec.template.spec.containers[0].ports[0]: host port 80/TCP is also used by Pod default/b at around:5: one of them waits; change the port of one of them\n"
+	if got != want {
+		t.Errorf("got\n%swant\n%s", got, want)
+	}
 }
 
 func TestWhatWillWaitIsWarnedOf(t *testing.T) {

@@ -20,6 +20,7 @@ import (
 	"monopod/manifests"
 	"monopod/manifests/decode"
 	"monopod/manifests/document"
+	"monopod/manifests/warn"
 )
 
 // ValidateCommand returns `monopod validate`.
@@ -75,7 +76,7 @@ func (p Commands) validate(paths []string, o validateOptions) error {
 		}
 	}
 	verdict.Conflicts(all)
-	verdict.Outlook(all)
+	verdict.Outlook(all, warn.Input{Checked: verdict.InTheseFiles})
 	bad := slices.ContainsFunc(all, func(v *verdict.Verdict) bool { return len(v.Errors) > 0 })
 	if o.output == "json" {
 		b, err := json.MarshalIndent(ValidateAnswer{Valid: !bad, Files: all}, "", "  ")
@@ -166,10 +167,8 @@ func readManifest(path string) manifestFile {
 
 func (p Commands) printVerdicts(all []*verdict.Verdict) {
 	for _, v := range all {
-		for _, w := range v.Warnings {
-			said := *w
-			said.Msg = "warning: " + w.Msg
-			p.Errs().Println(&said)
+		for _, line := range v.WarningLines() {
+			p.Errs().Println(line)
 		}
 		switch {
 		case v.Ignored:

@@ -65,7 +65,7 @@ func (a *Applier) Check(all []Proposal) (*Checked, []*manifests.Error, error) {
 	}
 	o := decode.Options{Source: config.SourceApplied, Policy: a.Policy, Strict: true}
 	o.Policy.Rejects, o.Policy.HelmHooks = true, true
-	objects, remarks, errs := a.readWith(files, o, func(id manifests.ObjectID) *applied.Note { return notes[id] })
+	objects, remarks, errs := a.collect(judged(files, o), files, func(id manifests.ObjectID) *applied.Note { return notes[id] })
 	if len(errs) > 0 {
 		return nil, errs, nil
 	}

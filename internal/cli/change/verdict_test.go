@@ -1,0 +1,34 @@
+package change
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestApplyDecidesAsValidateDoes: what validate refuses or warns of, apply does, too, of what the daemon knows besides.
+func TestApplyDecidesAsValidateDoes(t *testing.T) {
+	t.Parallel()
+	d := newDaemon(t)
+	d.Start()
+	given := func(name string) string {
+		text, err := os.ReadFile(filepath.Join("testdata", name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return d.File(name, string(text))
+	}
+	r := d.Cmd("apply", "-f", given("badimg.yaml"))
+	for _, want := range []string{`badimg.yaml:6:22: pod default/badimg: spec.containers[0].image: "bad image" is not an image name`, `spec.containers[1].image: "Busybox:latest" is not an image name`} {
+		if r.Code != 1 || !strings.Contains(r.Stderr, want) {
+			t.Errorf("code %d, want %q in\n%s", r.Code, want, r.Stderr)
+		}
+	}
+	const created = "pod/warn created (dry run)\nservice/warn created (dry run)\n"
+	d.Says(0, created, "$DIR/files/warn.yaml:1: pod default/warn: spec.containers[0].envFrom[0].configMapRef.name: warning: there is no ConfigMap default/nope: "+
+		"the pod waits for it; add the document, or write optional: true\n", "apply", "--dry-run", "-f", given("warn.yaml"))
+	d.Says(0, "configmap/nope created\n", "", "apply", "-f", d.File("nope.yaml", strings.Replace(fmt.Sprintf(configMapYAML, "v"), "name: app", "name: nope", 1)))
+	d.Says(0, created, "", "apply", "--dry-run", "-f", given("warn.yaml"))
+}
