@@ -88,11 +88,8 @@ func (p Commands) runFlags(cmd *cobra.Command, o *trialFlags, do func(ctx contex
 
 // gather reads the manifests. Each error is one line, as printed by `validate`.
 func (p Commands) gather(o *trialFlags, cfg *config.Loaded) (*Content, []trial.Refusal) {
-	var all []*verdict.Verdict
 	options := decode.Options{Source: config.SourceFile, Policy: cfg.Policy(cfg.StaticPodPathSecurity)}
-	for _, path := range o.files {
-		all = append(all, check.NewCommands(p.Program).Verdicts(path, options)...)
-	}
+	all := check.NewCommands(p.Program).Verdicts(o.files, options)
 	verdict.Conflicts(all)
 	c, refused := &Content{}, []trial.Refusal(nil)
 	for _, v := range all {
@@ -101,6 +98,9 @@ func (p Commands) gather(o *trialFlags, cfg *config.Loaded) (*Content, []trial.R
 		}
 		for _, note := range v.Notes {
 			p.Errs().Println(note)
+		}
+		if v.Reason == verdict.SubDirectory { // a test that is not run must not look like one that has passed
+			refused = append(refused, trial.Refusal{Where: v.File, Text: v.File + ": " + v.Reason})
 		}
 		if v.Ignored {
 			continue

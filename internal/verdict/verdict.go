@@ -34,13 +34,16 @@ const StdinName = "<stdin>"
 // Verdict is the result of checking one input.
 type Verdict struct {
 	File string `json:"file"`
-	// Ignored reports that the daemon ignores the file, too.
+	// Ignored reports that the daemon ignores the file, too, and Reason why.
 	Ignored bool       `json:"ignored,omitempty"`
+	Reason  string     `json:"reason,omitempty"`
 	Pods    []ValidPod `json:"pods"`
 	// Objects are the documents that are not pods, like "ConfigMap default/app".
 	Objects []string `json:"objects,omitempty"`
 	// Notes are about documents that have no effect here.
 	Notes []string `json:"notes,omitempty"`
+	// Unread reports that documents are ignored that change what pods do in a cluster.
+	Unread bool `json:"-"`
 	// Warnings are about what will wait, or works differently than in a cluster.
 	Warnings []*manifests.Error `json:"warnings,omitempty"`
 	Errors   []*manifests.Error `json:"errors"`
@@ -90,6 +93,12 @@ func (v *Verdict) WarningLines() []string {
 	return lines
 }
 
+// SubDirectory is the reason to ignore a directory in one that was named.
+const SubDirectory = "manifests in sub-directories are not read; name the directory, too"
+
+// Doubtful reports whether an input without errors has warnings, or something in it is ignored.
+func (v *Verdict) Doubtful() bool { return len(v.Warnings) > 0 || v.Unread || v.Reason == SubDirectory }
+
 // IsManifestName reports whether the daemon reads files of this name.
 func IsManifestName(name string) bool {
 	switch filepath.Ext(name) {
@@ -106,6 +115,7 @@ func Judge(file string, content []byte, err error, o decode.Options) *Verdict {
 		var c *manifests.Content
 		if c, err = decode.All(file, content, o); err == nil {
 			v.Loaded, v.Documents, v.Workloads, v.Notes = c.Pods, c.Objects, c.Workloads, c.Remarks()
+			v.Unread = c.Missed
 			v.Owned = map[manifests.ObjectID]bool{}
 			for _, id := range c.LeftOut {
 				v.Owned[id] = true

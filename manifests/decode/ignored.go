@@ -18,6 +18,7 @@ type ignoredKind struct {
 
 // ignore notes that a document means nothing here.
 func (l *loader) ignore(it document.Item, kind, version, why string) {
+	l.content.Missed = l.content.Missed || kinds.Matters(kind, version)
 	i := slices.IndexFunc(l.ignored, func(k ignoredKind) bool { return k.kind == kind && k.version == version })
 	if i < 0 {
 		i = len(l.ignored)

@@ -137,6 +137,20 @@ func whyIgnored(kind, group string) string {
 	return "it has no effect on a single machine"
 }
 
+// Matters reports whether a document of a kind that is ignored would change in a cluster what pods do or who reaches them. Others, such as a
+// Namespace or a Role, are there for the API server only.
+func Matters(kind, version string) bool {
+	switch group := GroupOf(version); group {
+	case "":
+		return kind == "Endpoints" || kind == "LimitRange" || kind == "ResourceQuota"
+	case "admissionregistration.k8s.io", "autoscaling", "discovery.k8s.io", "extensions", "networking.k8s.io", "policy", "resource.k8s.io":
+		return true
+	default:
+		_, ours := Known().ignored[group]
+		return !ours
+	}
+}
+
 const noController = "no controller for it runs here"
 
 // kindTable is what can be looked up by kind.

@@ -14,6 +14,7 @@ import (
 	"monopod/internal/config"
 	"monopod/internal/printer"
 	"monopod/internal/program"
+	"monopod/internal/verdict"
 	"monopod/manifests"
 	"monopod/manifests/kinds"
 	"monopod/node/localapi"
@@ -128,15 +129,15 @@ func (p Commands) printRollbacks(r localapi.ApplyResult) {
 func (p Commands) readManifests(paths []string) ([]localapi.ManifestFile, error) {
 	var files []localapi.ManifestFile
 	var errs []error
-	for _, path := range paths {
-		for _, f := range check.NewCommands(p.Program).ManifestFiles(path) {
-			switch {
-			case f.Ignored:
-			case f.Err != nil:
-				errs = append(errs, printer.ErrorAbout(f.Name, f.Err))
-			default:
-				files = append(files, localapi.ManifestFile{Name: f.Name, Content: f.Content})
-			}
+	for _, f := range check.NewCommands(p.Program).ManifestFiles(paths) {
+		switch {
+		case f.Ignored == verdict.SubDirectory:
+			p.Errs().Printf("%s: %s\n", f.Name, f.Ignored)
+		case f.Ignored != "":
+		case f.Err != nil:
+			errs = append(errs, printer.ErrorAbout(f.Name, f.Err))
+		default:
+			files = append(files, localapi.ManifestFile{Name: f.Name, Content: f.Content})
 		}
 	}
 	return files, errors.Join(errs...)

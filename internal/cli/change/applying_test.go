@@ -47,7 +47,7 @@ func TestApplyStoresWhatIsNewAndSaysSo(t *testing.T) {
 	d := newDaemon(t)
 	d.Start()
 	dir := filepath.Dir(d.File("set/web.yaml", "# the web\n"+daemontest.PodYAML("web", runtimetest.ScriptServe)))
-	d.File("set/below/app.yaml", fmt.Sprintf(configMapYAML, "v1"))
+	d.File("set/app.yaml", fmt.Sprintf(configMapYAML, "v1"))
 	d.File("set/README", "not a manifest\n")
 	d.Says(0, "configmap/app created (dry run)\npod/web created (dry run)\n", "", "apply", "-f", dir, "--dry-run")
 	if got := applied(d); got != "" {

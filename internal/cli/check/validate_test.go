@@ -108,7 +108,7 @@ func TestValidateAsJSONIsCompleteAlsoForErrors(t *testing.T) {
 func TestManifestFilesAreThoseThatTheDaemonReads(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	for _, name := range []string{"a.yaml", "b.json", "sub/c.yml", "sub/notes.txt", ".hidden.yaml", ".git/d.yaml"} {
+	for _, name := range []string{"a.yaml", "b.json", "notes.txt", "sub/c.yml", "sub/notes.txt", "empty/notes.txt", ".hidden.yaml", ".git/d.yaml"} {
 		testfiles.Write(t, filepath.Join(dir, name), "# "+name)
 	}
 	if err := unix.Mkfifo(filepath.Join(dir, "fifo.yaml"), 0o600); err != nil {
@@ -117,11 +117,11 @@ func TestManifestFilesAreThoseThatTheDaemonReads(t *testing.T) {
 	p := NewCommands(&program.Program{Stdin: strings.NewReader("typed")})
 	list := func(path string) string {
 		var all []string
-		for _, f := range p.ManifestFiles(path) {
+		for _, f := range p.ManifestFiles([]string{path}) {
 			what := string(f.Content)
 			switch {
-			case f.Ignored:
-				what = "ignored"
+			case f.Ignored != "":
+				what = "ignored, " + f.Ignored
 			case f.Err != nil:
 				what = f.Err.Error()
 			}
@@ -130,7 +130,9 @@ func TestManifestFilesAreThoseThatTheDaemonReads(t *testing.T) {
 		return strings.ReplaceAll(strings.Join(all, "\n"), dir, "$DIR")
 	}
 	for path, want := range map[string]string{
-		dir:                                 "a.yaml: # a.yaml\nb.json: # b.json\nfifo.yaml: open $DIR/fifo.yaml: not a regular file\nsub/c.yml: # sub/c.yml\nsub/notes.txt: ignored",
+		dir: "a.yaml: # a.yaml\nb.json: # b.json\nfifo.yaml: open $DIR/fifo.yaml: not a regular file\nnotes.txt: ignored, not a .yaml, .yml or .json file\n" +
+			"sub: ignored, manifests in sub-directories are not read; name the directory, too",
+		filepath.Join(dir, "sub"):           "sub/c.yml: # sub/c.yml\nsub/notes.txt: ignored, not a .yaml, .yml or .json file",
 		filepath.Join(dir, ".hidden.yaml"):  ".hidden.yaml: # .hidden.yaml", // which somebody has named
 		filepath.Join(dir, "sub/notes.txt"): "sub/notes.txt: # sub/notes.txt",
 		filepath.Join(dir, "none"):          "none: open $DIR/none: no such file or directory",

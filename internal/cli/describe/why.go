@@ -153,7 +153,7 @@ func (p Commands) fromDisk(ctx context.Context, cfg *config.Loaded, f *why.Facts
 		if _, err := os.Stat(d.path); err != nil {
 			continue
 		}
-		for _, v := range check.NewCommands(p.Program).Verdicts(d.path, decode.Options{Source: d.source, Policy: cfg.Policy(d.security)}) {
+		for _, v := range check.NewCommands(p.Program).Verdicts([]string{d.path}, decode.Options{Source: d.source, Policy: cfg.Policy(d.security)}) {
 			if v.File == d.path && len(v.Loaded) == 0 { // an empty directory
 				continue
 			}
