@@ -37,7 +37,9 @@ func (c *checker) claim(o *manifests.Object, at string, spec *corev1.PersistentV
 // claims warns of the claims that a StatefulSet makes.
 func (c *checker) claims(o *manifests.Object, s *appsv1.StatefulSet) {
 	for i := range s.Spec.VolumeClaimTemplates {
-		c.claim(o, fmt.Sprintf("spec.volumeClaimTemplates[%d].spec", i), &s.Spec.VolumeClaimTemplates[i].Spec)
+		at, spec := fmt.Sprintf("spec.volumeClaimTemplates[%d].spec", i), &s.Spec.VolumeClaimTemplates[i].Spec
+		c.claim(o, at, spec)
+		c.claimAmounts(o, at, spec)
 	}
 }
 

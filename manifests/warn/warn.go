@@ -48,6 +48,7 @@ func Of(in Input) []*manifests.Error {
 	c.units = append(around, units(in.Documents)...)
 	for _, u := range c.units[len(around):] {
 		c.platform(u)
+		c.quantities(u)
 		if !in.Partial {
 			c.references(u)
 		}
@@ -180,6 +181,7 @@ func (c *checker) object(o *manifests.Object) {
 		c.persistentVolume(o, t)
 	case *corev1.PersistentVolumeClaim:
 		c.claim(o, "spec", &t.Spec)
+		c.claimAmounts(o, "spec", &t.Spec)
 	}
 }
 

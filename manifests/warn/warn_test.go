@@ -2,6 +2,7 @@ package warn_test
 
 import (
 	"fmt"
+	"os"
 	"strings"
 	"testing"
 
@@ -156,5 +157,33 @@ func TestThereAreNotManyWarnings(t *testing.T) {
 	got := of(t, false, aPod("a", ", envFrom: ["+strings.Repeat("{secretRef: {name: s}},", 300)+"]", ""))
 	if n := strings.Count(got, "\n"); n != 200 || !strings.Contains(got, "there are 101 more warnings") {
 		t.Errorf("%d lines, the last: %s", n, got[len(got)-100:])
+	}
+}
+
+// The documents are what a user wrote who took m for mega, and forgot a unit.
+func TestAmountsThatCannotBeMeantAreWarnedOf(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("testdata/c19-memory-millibytes.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const want = "f:1: pod default/c19: spec.containers[0].resources.limits.memory: 400m is not a whole number of bytes: m stands for a thousandth; write 400Mi for MiB, or 400M for MB\n" +
+		"f:13: pod default/c19b: spec.containers[0].resources.limits.memory: 64 is 64 bytes, too few for a container to start; write 64Mi\n" +
+		"f:25: pod default/c19c: spec.containers[0].resources.limits.cpu: 500M are more processors than a machine has; write 500m for thousandths of a processor\n"
+	if got := of(t, false, string(text)); got != want {
+		t.Errorf("got\n%swant\n%s", got, want)
+	}
+	claim := "apiVersion: v1\nkind: PersistentVolumeClaim\nmetadata: {name: data}\nspec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 500m}}}\n"
+	for field, docs := range map[string][]string{
+		"spec.resources.requests.storage":                                       {claim},
+		"spec.volumes[0].emptyDir.sizeLimit":                                    {aPod("a", "", ", volumes: [{name: v, emptyDir: {sizeLimit: 500m}}]")},
+		"spec.template.spec.containers[0].resources.requests.ephemeral-storage": {fmt.Sprintf(head, "Deployment", 1, ", resources: {requests: {ephemeral-storage: 500m}}", "", "")},
+	} {
+		if got := of(t, false, docs...); !strings.Contains(got, field+": 500m is not a whole number of bytes") || strings.Count(got, "\n") != 1 {
+			t.Errorf("%s: got %q", field, got)
+		}
+	}
+	if got := of(t, false, aPod("a", ", resources: {limits: {cpu: 640, memory: 1e8, ephemeral-storage: 1G}, requests: {cpu: 64, memory: 1e8}}", ", volumes: [{name: v, emptyDir: {sizeLimit: 0}}]")); got != "" {
+		t.Errorf("usual amounts: %s", got)
 	}
 }
