@@ -56,7 +56,7 @@ func (s *splitter) next() {
 		s.startLine = s.line
 	}
 	from := s.pos
-	text := s.readLine()
+	text := bytes.TrimPrefix(s.readLine(), []byte(byteOrderMark))
 	rest, isStart := marker(text, "---")
 	_, isEnd := marker(text, "...")
 	s.ended = false
@@ -77,11 +77,37 @@ func (s *splitter) next() {
 // flush ends the current document and starts the next one behind the line last read.
 func (s *splitter) flush(docs []Document) []Document {
 	if s.content {
-		docs = append(docs, jsonDocuments(Document{Data: s.data[s.start:s.end], Line: s.startLine})...)
+		docs = append(docs, jsonDocuments(Document{Data: withoutMarks(s.data[s.start:s.end]), Line: s.startLine})...)
 	}
 	s.start, s.startLine = s.pos, 0
 	s.content, s.marked, s.ended = false, false, false
 	return docs
+}
+
+// byteOrderMark is what editors of Windows put at the start of a file, and cat of several files in between.
+const byteOrderMark = "\ufeff"
+
+// withoutMarks removes byte order marks from the lines before the content of a document, and from its first one: YAML allows them there, and
+// its parser takes them for a part of the first key.
+func withoutMarks(data []byte) []byte {
+	if !bytes.Contains(data, []byte(byteOrderMark)) {
+		return data
+	}
+	out := make([]byte, 0, len(data))
+	for len(data) > 0 {
+		n, size := lineEnd(data)
+		line := bytes.TrimPrefix(data[:n], []byte(byteOrderMark))
+		out = append(append(out, line...), data[n:n+size]...)
+		data = data[n+size:]
+		rest, isStart := marker(line, "---")
+		if isStart {
+			line = rest
+		}
+		if hasContent(line) && line[0] != '%' {
+			break
+		}
+	}
+	return append(out, data...)
 }
 
 // readLine returns the next line without its end and moves behind it.
