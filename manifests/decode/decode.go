@@ -189,7 +189,7 @@ func (l *loader) typedObject(m map[string]any, it document.Item, info kinds.Info
 		l.fail(it.Errors(objectName(m, info), found))
 		return
 	}
-	l.note(it.Errors(objectName(m, info), append(notes, it.BooleanKeys(m)...)))
+	l.note(it.Errors(objectName(m, info), append(notes, it.RenamedKeys()...)))
 	l.addObject(&manifests.Object{Object: asReplicaSet(obj), Kind: kind, Origin: manifests.Origin{Source: l.source, File: l.file, Line: it.FirstLine()}}, info)
 }
 
@@ -297,7 +297,7 @@ func (l *loader) check(pod *corev1.Pod, it document.Item, found ...document.Prob
 	found = append(found, refused...)
 	defaults.Pod(pod)
 	for _, e := range validate.Pod(pod) {
-		if p := fromValidation(e, it, &pod.Spec); !masked(p.Path, found) && !explain.AlreadyReported(e, p.Path, found) {
+		if p := fromValidation(e, it, &pod.Spec); !masked(p.Path, found) && !explain.AlreadyReported(e, p.Path, found) && !explain.Follows(e, &pod.Spec) {
 			found = append(found, p)
 		}
 	}
@@ -312,7 +312,7 @@ func (l *loader) check(pod *corev1.Pod, it document.Item, found ...document.Prob
 		return
 	}
 	token.drop(&pod.Spec)
-	l.note(it.Errors(keyOf(pod), append(notes, token.notes(manifests.APIAccess(pod.Annotations), it)...)))
+	l.note(it.Errors(keyOf(pod), slices.Concat(notes, token.notes(manifests.APIAccess(pod.Annotations), it), it.RenamedKeys())))
 	addToken(l.author, pod)
 	l.add(pod, rejected, it.FirstLine())
 }
@@ -368,6 +368,9 @@ func fromValidation(e *field.Error, it document.Item, spec *corev1.PodSpec) docu
 	p := document.Problem{Path: it.Path(e.Field), Msg: e.ErrorBody(), Hint: explain.Advice(e, spec), Type: e.Type}
 	if e.Field == "metadata.name" && e.Type == field.ErrorTypeRequired {
 		p.Msg = "Required value" // the API server adds that a generateName would do
+	}
+	if e.Field == "spec.selector" && e.Type == field.ErrorTypeRequired && it.Kind == "ReplicationController" {
+		p.Hint = "set spec.template.metadata.labels, as in labels: {app: web}: they are the selector, too"
 	}
 	return p
 }

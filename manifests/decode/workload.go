@@ -60,7 +60,7 @@ func (l *loader) templateProblems(obj metav1.Object, it document.Item) (found, n
 		if e.Field == "metadata.name" {
 			continue // made of the workload's own, which is checked
 		}
-		if p := fromValidation(e, inner, &pod.Spec); !masked(p.Path, found) && !explain.AlreadyReported(e, p.Path, found) {
+		if p := fromValidation(e, inner, &pod.Spec); !masked(p.Path, found) && !explain.AlreadyReported(e, p.Path, found) && !explain.Follows(e, &pod.Spec) {
 			found = append(found, p)
 		}
 	}

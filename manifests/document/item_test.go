@@ -116,17 +116,21 @@ func TestFirstLineOfAnObject(t *testing.T) {
 	}
 }
 
-func TestKeysThatYAMLReadsAsBooleans(t *testing.T) {
+func TestKeysThatYAMLRenames(t *testing.T) {
 	for _, tt := range []struct{ text, want string }{
-		{"data: {on: x}\n", `YAML reads the key on as true: put it in quotes, "on"`},
-		{"data: {No: x}\n", `YAML reads the key No as false: put it in quotes, "No"`},
-		{"data: {\"on\": x}\n", ""},
-		{"data: {one: x}\n", ""},
+		{"data: {on: x}\n", `data[true] YAML reads the key on as true: put it in quotes, "on"`},
+		{"data: {No: x}\n", `data[false] YAML reads the key No as false: put it in quotes, "No"`},
+		{"data: {True: x}\n", `data[true] YAML reads the key True as true: put it in quotes, "True"`},
+		{"data:\n  1.10: x\n", `data[1.1] YAML reads the key 1.10 as 1.1: put it in quotes, "1.10"`},
+		{"data:\n  012: x\n", `data[10] YAML reads the key 012 as 10: put it in quotes, "012"`},
+		{"data:\n  1_000: x\n", `data[1000] YAML reads the key 1_000 as 1000: put it in quotes, "1_000"`},
+		{"metadata: {labels: {off: x}}\n", `metadata.labels[false] YAML reads the key off as false: put it in quotes, "off"`},
+		{"data: {\"on\": x, 80: y, '1.10': z, 1.5: w, true: v}\n", ""},
+		{"data: {one: x, text: 'on: x'}\n", ""},
 	} {
-		it := item(tt.text, "")
 		got := ""
-		for _, p := range it.BooleanKeys(map[string]any{"data": map[string]any{"true": "x", "false": "x"}}) {
-			got += p.Msg
+		for _, p := range item(tt.text, "").RenamedKeys() {
+			got += p.Path + " " + p.Msg
 		}
 		if got != tt.want {
 			t.Errorf("%q: %q", tt.text, got)

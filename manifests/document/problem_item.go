@@ -129,21 +129,3 @@ func (it Item) FirstLine() int {
 	}
 	return line
 }
-
-// BooleanKeys notes keys of a ConfigMap or a Secret that are not what was written: on has become "true".
-func (it Item) BooleanKeys(m map[string]any) []Problem {
-	var found []Problem
-	for _, field := range []string{"data", "stringData"} {
-		values, _ := m[field].(map[string]any)
-		for _, name := range []string{"true", "false"} {
-			if _, has := values[name]; !has || it.Node() == nil {
-				continue
-			}
-			path := it.Path(field + "[" + name + "]")
-			if key, _ := find(it.Node(), path); key != nil && isBool(key, name) {
-				found = append(found, Problem{Path: path, Msg: it.BooleanKey(name), AtKey: true})
-			}
-		}
-	}
-	return found
-}

@@ -82,14 +82,17 @@ func TestAdviceForErrorsOfValidation(t *testing.T) {
 			"a volume that does not exist",
 			field.NotFound(containers.Child("volumeMounts").Index(1).Child("name"), "something-else"), "spec.volumes has no volume of that name",
 		},
-		{
-			"a volume that has an error of its own",
-			field.NotFound(containers.Child("volumeMounts").Index(1).Child("name"), "data"), "",
-		},
 	} {
 		if got := explain.Advice(tt.err, spec); got != tt.want {
 			t.Errorf("%s: %q, want %q", tt.name, got, tt.want)
 		}
+	}
+	mount := containers.Child("volumeMounts").Index(1)
+	if !explain.Follows(field.NotFound(mount.Child("name"), "data"), spec) {
+		t.Error("a volume that has an error of its own is said to be missing")
+	}
+	if explain.Follows(field.NotFound(mount.Child("name"), "dta"), spec) || explain.Follows(field.Invalid(mount.Child("name"), "data", ""), spec) {
+		t.Error("a mistake of the mount is dropped")
 	}
 }
 

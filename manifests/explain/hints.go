@@ -42,9 +42,6 @@ func Advice(e *field.Error, spec *corev1.PodSpec) string {
 		for i := range spec.Volumes {
 			names = append(names, spec.Volumes[i].Name)
 		}
-		if slices.Contains(names, was) { // it has a mistake of its own
-			return ""
-		}
 		return cmp.Or(didYouMean(was, names), "spec.volumes has no volume of that name")
 	}
 	return ""
@@ -100,6 +97,15 @@ func asName(text string) string {
 		return ""
 	}
 	return name
+}
+
+// Follows reports whether an error only follows from another one: a mount of a volume that exists, and that has a mistake of its own.
+func Follows(e *field.Error, spec *corev1.PodSpec) bool {
+	path := indexes().ReplaceAllString(e.Field, "[]")
+	if e.Type != field.ErrorTypeNotFound || !strings.HasSuffix(path, ".volumeMounts[].name") && !strings.HasSuffix(path, ".volumeDevices[].name") {
+		return false
+	}
+	return slices.ContainsFunc(spec.Volumes, func(v corev1.Volume) bool { return v.Name == fmt.Sprint(e.BadValue) })
 }
 
 // AlreadyReported reports whether a missing field was misspelled or misplaced, and found has that.

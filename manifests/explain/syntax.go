@@ -1,6 +1,7 @@
 package explain
 
 import (
+	"fmt"
 	"regexp"
 	"strconv"
 	"strings"
@@ -63,6 +64,12 @@ func explainSyntax(s *document.Source, e *manifests.Error) {
 	}
 	if m := document.KeyTwice.FindString(e.Msg); m != "" && e.Hint == "" {
 		e.Hint = s.BooleanKey(strings.Fields(m)[1])
+	}
+	if strings.HasPrefix(e.Msg, "unsupported map key of type") { // the message also has the value, which may be secret
+		e.Msg, e.Hint = "a key is not a name", "put it in quotes"
+		if line, column, written, ok := s.KeyWithoutName(); ok {
+			e.Line, e.Column, e.Msg, e.Hint = line, column, fmt.Sprintf("the key %s is not a name", written), fmt.Sprintf("put it in quotes, %q", written)
+		}
 	}
 	if strings.HasPrefix(e.Msg, "invalid map key: ") {
 		e.Msg = "a mapping cannot be a key"
