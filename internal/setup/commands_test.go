@@ -57,8 +57,8 @@ func TestInstallAndUninstall(t *testing.T) {
 		t.Fatal(err)
 	}
 	testfiles.Write(t, d.Path("logind", "99-monopod.conf"), "")
-	for stdin, want := range map[string]string{"": "not confirmed", "no\n": ""} {
-		if r := command(stdin, "uninstall"); calls() != "" || !strings.Contains(r.Stderr, want) || r.Code != map[bool]int{true: 1}[want != ""] {
+	for stdin, want := range map[string]string{"": "not confirmed", "no\n": "aborted: nothing was removed"} {
+		if r := command(stdin, "uninstall"); calls() != "" || !strings.Contains(r.Stderr, want) || r.Code != 1 {
 			t.Errorf("%q: %+v", stdin, r)
 		}
 	}

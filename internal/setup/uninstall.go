@@ -131,8 +131,7 @@ func (p Commands) agreed(cfg *config.Loaded, o *uninstallOptions) (bool, error) 
 	if err != nil {
 		return false, errors.New("aborted: not confirmed (use --yes)")
 	}
-	p.Out().Println("Aborted.")
-	return false, nil
+	return false, errors.New("aborted: nothing was removed")
 }
 
 // takeFromDaemon takes the locks. A daemon that holds them is asked to exit first.
