@@ -336,25 +336,3 @@ func (d *description) volumes(volumes []corev1.Volume) {
 		}
 	})
 }
-
-func volumeText(v *corev1.Volume) string {
-	switch {
-	case v.HostPath != nil:
-		kind := "any"
-		if v.HostPath.Type != nil && *v.HostPath.Type != "" {
-			kind = string(*v.HostPath.Type)
-		}
-		return fmt.Sprintf("hostPath %s (%s)", v.HostPath.Path, kind)
-	case v.EmptyDir != nil:
-		text := "emptyDir on disk"
-		if v.EmptyDir.Medium == corev1.StorageMediumMemory {
-			text = "emptyDir in memory"
-		}
-		if v.EmptyDir.SizeLimit != nil {
-			text += ", at most " + v.EmptyDir.SizeLimit.String()
-		}
-		return text
-	default:
-		return "another type; see -o yaml"
-	}
-}
