@@ -155,6 +155,7 @@ func TestTheNearestNameIsMeant(t *testing.T) {
 		{"lvl", "logging.level port", "logging.level"},
 		{"a.lvl", "logging.level port", ""},
 		{"", "aaaa", ""},
+		{"ps", "cp top", ""},
 	} {
 		if got := suggest.Nearest(c.name, strings.Fields(c.known)); got != c.want {
 			t.Errorf("%q among %s: %q, want %q", c.name, c.known, got, c.want)

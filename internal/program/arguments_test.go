@@ -54,6 +54,8 @@ func TestArgumentsForAPod(t *testing.T) {
 		{"pod", "", "expected pod NAME"},
 		{"deployment web", "", `unknown kind "deployment"; expected pod NAME`},
 		{"pod/", "", "write NAME or NAMESPACE/NAME"},
+		{"deploy/x", "", "a Deployment is not a pod; write pod NAME, with a name of `monopod get pods`"},
+		{"pod jobs/x", "jobs/x", ""},
 	} {
 		key, err := (&ClientFlags{}).PodArg(strings.Fields(tt.args))
 		if tt.wrong != "" {

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"monopod/internal/config"
+	"monopod/internal/objects"
 	"monopod/manifests"
 	"monopod/node/localclient"
 )
@@ -106,9 +107,17 @@ func (c *ClientFlags) PodArg(args []string) (manifests.Key, error) {
 		return c.PodKey(name)
 	case IsPodWord(args[0]):
 		return manifests.Key{}, Usagef("expected pod NAME")
+	case slash && kindOf(kind) != "":
+		return manifests.Key{}, Usagef("a %s is not a pod; write pod NAME, with a name of `monopod get pods`", kindOf(kind))
 	default:
 		return c.PodKey(args[0])
 	}
+}
+
+// kindOf returns the kind that a word names, empty if none.
+func kindOf(word string) string {
+	kind, _, _ := objects.Find(word)
+	return kind
 }
 
 // RangeArgs wants a number of arguments between low and high.

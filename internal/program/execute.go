@@ -3,6 +3,7 @@ package program
 import (
 	"context"
 	"errors"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -21,11 +22,7 @@ func (p *Program) Root() *cobra.Command {
 			if len(args) == 0 {
 				return cmd.Help()
 			}
-			var names []string
-			for _, c := range cmd.Commands() {
-				names = append(names, c.Name())
-			}
-			return Usagef("unknown command %q%s", args[0], AppendHint(config.DidYouMean(args[0], names)))
+			return unknownCommand(cmd, args[0])
 		},
 	}
 	root.SetIn(p.Stdin)
@@ -35,12 +32,49 @@ func (p *Program) Root() *cobra.Command {
 	return root
 }
 
+// otherWords are commands of podman, docker and kubectl that have another name here.
+func otherWords() map[string]string {
+	return map[string]string{
+		"create": "apply -f FILE", "inspect": "describe", "ls": "get pods", "play": "apply -f FILE", "ps": "get pods", "rm": "delete", "rmi": "images rm", "stats": "top",
+	}
+}
+
+// unknownCommand is the error about a word that is no command.
+func unknownCommand(root *cobra.Command, word string) error {
+	if other := otherWords()[word]; other != "" {
+		return Usagef("unknown command %q; use `%s %s`", word, root.Name(), other)
+	}
+	var names []string
+	for _, c := range root.Commands() {
+		names = append(names, c.Name())
+	}
+	return Usagef("unknown command %q%s", word, AppendHint(config.DidYouMean(word, names)))
+}
+
+// flagOfUnknown returns the error about the command of a line whose flags the root has refused: a flag cannot be known if its command is
+// not.
+func flagOfUnknown(root *cobra.Command, args []string, err error) error {
+	if _, usage := errors.AsType[UsageError](err); !usage || len(args) == 0 || strings.HasPrefix(args[0], "-") {
+		return err
+	}
+	if found, _, _ := root.Find(args[:1]); found != root {
+		return err
+	}
+	return unknownCommand(root, args[0])
+}
+
 // Execute executes a command line and returns the exit code. An error is printed.
 func (p *Program) Execute(ctx context.Context, root *cobra.Command, args []string) int {
 	root.SetArgs(args)
 	cmd, err := root.ExecuteContextC(ctx)
 	if err == nil {
 		return ExitOK
+	}
+	if cmd == root {
+		err = flagOfUnknown(root, args, err)
+	}
+	if ctx.Err() != nil && errors.Is(err, context.Canceled) { // the address of a request that was interrupted helps nobody
+		err = errors.New("interrupted")
 	}
 	if errors.Is(err, SilentError{}) {
 		return ExitError

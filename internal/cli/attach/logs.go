@@ -154,6 +154,9 @@ func (p Commands) logs(ctx context.Context, o *logsOptions, target *program.Obje
 	q.Set("container", name)
 	key := manifests.Key{Namespace: pods[0].Namespace, Name: pods[0].Name}
 	body, err := c.Log(ctx, key.Namespace, key.Name, q)
+	if err != nil && o.follow && ctx.Err() != nil { // a container that has written nothing has no answer yet
+		return nil
+	}
 	if err != nil {
 		return err
 	}

@@ -249,7 +249,11 @@ func (o *applyOptions) objectRefs(args []string) ([]localapi.ObjectRef, error) {
 		refs = append(refs, ref)
 	}
 	if len(args) > 0 && len(refs) == 0 {
-		return nil, program.Usagef("expected KIND NAME, for example `delete %s web`", args[0])
+		kind := "pod"
+		if _, _, known := kinds.Find(args[0]); known {
+			kind = args[0]
+		}
+		return nil, program.Usagef("expected KIND NAME, for example `delete %s web`", kind)
 	}
 	return refs, nil
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
@@ -108,15 +109,33 @@ func (p Commands) change(ctx context.Context, o *program.ClientFlags, args []str
 	if err != nil {
 		return err
 	}
-	done, err := c.Apply(ctx, localapi.ApplyRequest{Files: []localapi.ManifestFile{{Name: item.Name() + ".json", Content: b}}})
+	done, err := c.Apply(ctx, localapi.ApplyRequest{Files: []localapi.ManifestFile{{Name: amended, Content: b}}})
 	if err != nil {
-		return p.refused(err)
+		return p.refusedChange(err)
 	}
 	if len(done.Objects) == 0 { // it was ignored
 		return fmt.Errorf("%s was not %s: %s", target, e.verdict, strings.Join(done.Notes, "; "))
 	}
 	p.Out().Printf("%s %s\n", item.Name(), e.verdict)
 	return nil
+}
+
+// amended is the name of a document that no file has. Users must not see it.
+const amended = "(amended).json"
+
+// refusedChange prints the errors of a refusal without the name and place of a document that the user has never seen.
+func (p Commands) refusedChange(err error) error {
+	if !apierrors.IsInvalid(err) && !apierrors.IsConflict(err) {
+		return err
+	}
+	for line := range strings.Lines(err.Error()) {
+		line = strings.TrimSuffix(line, "\n")
+		if rest, ours := strings.CutPrefix(line, amended); ours {
+			_, line, _ = strings.Cut(rest, ": ")
+		}
+		p.Errs().Println("monopod:", line)
+	}
+	return program.SilentError{}
 }
 
 // written returns an object as it was applied; for a pod that is its latest accepted manifest.

@@ -89,3 +89,16 @@ func TestScaleAndRestartChangeWhatWasApplied(t *testing.T) {
 	}
 	d.Shows("old-1", "get", "pods")
 }
+
+// TestAnObjectOfAFileIsNotRestartedAndTheFileIsNamed: the document that restart would apply is none that the user has ever seen.
+func TestAnObjectOfAFileIsNotRestartedAndTheFileIsNamed(t *testing.T) {
+	t.Parallel()
+	d := newDaemon(t)
+	d.Put("web.yaml", daemontest.PodYAML("web", runtimetest.ScriptServe))
+	d.Start()
+	d.Ready("web")
+	r := d.Cmd("restart", "pod/web")
+	if r.Code != program.ExitError || strings.Contains(r.Stderr, ".json") || !strings.HasPrefix(r.Stderr, "monopod: pod default/web: is defined in "+d.Path("manifests", "web.yaml")) {
+		t.Errorf("%+v", r)
+	}
+}

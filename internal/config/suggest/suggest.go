@@ -33,7 +33,7 @@ func DidYouMean(name string, known []string) string {
 
 // Nearest returns the known name with the smallest edit distance, or "" if all are too far away.
 func Nearest(name string, known []string) string {
-	best, bestDist := "", max(2, len(name)/3)+1
+	best, bestDist := "", min(max(2, len(name)/3)+1, max(2, len(name))) // of a short word, something must stay
 	for _, k := range known {
 		d := explain.EditDistance(strings.ToLower(name), strings.ToLower(k))
 		if _, last, nested := strings.Cut(k, "."); nested && !strings.Contains(name, ".") {
