@@ -124,7 +124,7 @@ func schedulingFates() []fieldFate {
 		selects = oneNode + "; once it has labels (`nodeLabels`, `kubectl label node`), a pod that they do not match waits"
 	)
 	return []fieldFate{
-		{path: "spec.nodeSelector", fate: harmless, note: selects},
+		{path: "spec.nodeSelector", fate: enforced, note: selects},
 		{path: "spec.nodeName", fate: harmless, note: "the pod runs on the machine that has its file; its status shows the name of that machine, as with static pods of a kubelet"},
 		{path: "spec.affinity", fate: harmless, note: oneNode + "; once it has labels (`nodeLabels`, `kubectl label node`), a pod whose required node affinity they do not match waits"},
 		{path: "spec.tolerations", fate: harmless, note: "there are no taints"},
@@ -154,7 +154,7 @@ func networkFates() []fieldFate {
 		{path: "spec.hostAliases", fate: enforced},
 		{path: "spec.dnsPolicy", fate: enforced, note: "ClusterFirst is Default while no clusterDNS is configured, as with a kubelet"},
 		{path: "spec.dnsConfig", fate: enforced},
-		{path: "spec.enableServiceLinks", fate: harmless, note: "variables of the Services in its namespace that have cluster IPs are set when a container starts, unless it is false"},
+		{path: "spec.enableServiceLinks", fate: enforced, note: "variables of the Services in its namespace that have cluster IPs are set when a container starts, unless it is false"},
 	}
 }
 
@@ -221,7 +221,7 @@ func resourceFates() []fieldFate {
 		r         = "spec.containers[].resources."
 		hugepages = "by the hugetlb cgroup controller; if the machine lacks it, or the page size, the container waits and shows the reason"
 		disk      = "writable layer and logs of the container, for the pod also its emptyDirs on disk; measured every 10 s: a pod above it is evicted and restarted with back-off; see `monopod docs differences`"
-		reserved  = "used by schedulers only; available through the downward API"
+		reserved  = "counts in admission only; available through the downward API"
 	)
 	all := []fieldFate{
 		{path: r + "claims", fate: refused, note: apiServer},
