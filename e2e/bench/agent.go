@@ -28,10 +28,8 @@ type agent struct {
 
 func startAgent(ctx context.Context, b *bench) (*agent, error) {
 	a := &agent{b: b, manifests: filepath.Join(b.work, "manifests"), socket: filepath.Join(b.state, "agent", "monopod.sock"), log: filepath.Join(b.work, "monopod.log")}
-	for _, d := range []string{a.manifests, filepath.Join(b.work, "cni")} {
-		if err := os.MkdirAll(d, 0o755); err != nil {
-			return nil, err
-		}
+	if err := os.MkdirAll(a.manifests, 0o755); err != nil {
+		return nil, err
 	}
 	lines := []string{
 		"staticPodPath: " + a.manifests,
@@ -39,7 +37,6 @@ func startAgent(ctx context.Context, b *bench) (*agent, error) {
 		"stateDirectory: " + filepath.Join(b.state, "agent"),
 		"podLogsDir: " + filepath.Join(b.work, "logs", "pods"),
 		"preloadDirectories: [" + b.images + "]",
-		"cniConfDir: " + filepath.Join(b.work, "cni"),
 		"podCIDR: 10.211.0.0/24", "cgroupRoot: /monopod-bench", "evictionHard: {memory.available: 10Mi}",
 	}
 	if b.all {

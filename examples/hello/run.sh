@@ -10,7 +10,7 @@ export MONOPOD_SOCKET=$state/monopod.sock
 [ "$(id -u)" = 0 ] || { echo "make run needs root: it makes containers and networks" >&2; exit 1; }
 
 rm -rf "$work/manifests" "$work/logs"
-mkdir -p "$work/manifests" "$work/cni" "$state"
+mkdir -p "$work/manifests" "$state"
 cp examples/hello/manifests/*.yaml "$work/manifests/"
 cat >"$work/config.yaml" <<YAML
 staticPodPath: $work/manifests
@@ -18,7 +18,6 @@ rootDirectory: $work/root
 stateDirectory: $state
 podLogsDir: $work/logs/pods
 preloadDirectories: [$work/images]
-cniConfDir: $work/cni
 podCIDR: 10.86.0.0/24
 cgroupRoot: /monopod-hello
 evictionHard: {memory.available: 10Mi}

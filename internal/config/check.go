@@ -105,7 +105,7 @@ func (c *configCheck) directories(cfg *Config) {
 		{"podLogsDir", cfg.PodLogsDir},
 		{"cniConfDir", cfg.CNIConfDir},
 	} {
-		if d.path == "" || d.path == "/" {
+		if d.path == "" && d.key != "cniConfDir" || d.path == "/" {
 			c.add(d.key, fmt.Sprintf("%q is not a directory of monopod's own", d.path), "")
 		}
 	}

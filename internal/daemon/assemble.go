@@ -189,7 +189,7 @@ func newServer(c *core, m *machineParts, sources func(context.Context) error) (*
 	routes := api.Socket.Routes()
 	maps.Copy(routes, k.api.Routes())
 	objects := &objectList{node: cfg.NodeName, state: c.state, services: c.services.Assigned, matches: cluster.Matches(m.labels, c.nodeMeta.Current), gate: c.gate, pressure: m.pressure}
-	process := &processUsage{cfg: cfg, cgroup: d.Cgroup, pressure: m.pressure}
+	process := &processUsage{cfg: cfg, cgroup: d.Cgroup, pressure: m.pressure, network: &c.access.Network}
 	server = node.NewServer(node.Config{
 		Pods: c.state, Logs: logfile.New(cfg.PodLogsDir), Inputs: c.state, Whys: newExplainer(c, m), Events: c.events.Recorder,
 		Revisions: history.Revisions{Of: c.state.Rollouts}, Images: c.images, Leaving: c.state.Removals.Views, Objects: objects.list, Settings: settings,
@@ -204,6 +204,6 @@ func newExplainer(c *core, m *machineParts) *diagnose.Explainer {
 	machine := host.This()
 	return &diagnose.Explainer{
 		Instance: why.Instance{Config: machine.InstanceOf(c.cfg).Config}, State: c.state, Logs: logfile.New(c.cfg.PodLogsDir), Places: offline.PlacesOf(c.cfg),
-		Now: time.Now, Proc: "/proc", Events: c.events.Recorder, Images: c.images, Unmirrored: m.unmirrored, Unfit: m.link.Unfit, Copies: c.deps.Copies,
+		Now: time.Now, Proc: "/proc", Events: c.events.Recorder, Images: c.images, Unmirrored: m.unmirrored, Unfit: m.link.Unfit, Copies: c.deps.Copies, Network: c.access.Network.Text,
 	}
 }

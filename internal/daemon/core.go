@@ -65,6 +65,7 @@ func newCore(cfg *config.Loaded, d Deps) (*core, error) {
 	if err != nil {
 		return nil, err
 	}
+	cfg = containers.KeepNetwork(cfg, d.Log)
 	c := &core{cfg: cfg, deps: d, tally: metrics.NewTally(), usage: &telemetry.Usage{}, nodeChanged: cluster.NewSignal()}
 	if c.stats, err = telemetry.NewCollector(&cfg.Config, d.Machine.Cgroups, c.usage); err != nil {
 		return nil, err
@@ -76,7 +77,7 @@ func newCore(cfg *config.Loaded, d Deps) (*core, error) {
 		c.memory.Release = d.Machine.Release
 	}
 	c.starts, c.traces = telemetry.NewStartClock(c.tally), newTraces(cfg, d)
-	c.access = &containers.Access{StreamEnded: c.memory.Answered}
+	c.access = &containers.Access{StreamEnded: c.memory.Answered, Network: containers.PodNetwork{Config: cfg}}
 	c.applied = applied.NewStore(filepath.Join(cfg.RootDirectory, "applied"))
 	c.pins = imagegc.NewPins(d.Log)
 	changes := &state.Changes{}

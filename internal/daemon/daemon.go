@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"monopod/internal/config"
+	"monopod/internal/daemon/containers"
 	"monopod/internal/daemon/state"
 	"monopod/internal/dirlock"
 	"monopod/internal/version"
@@ -73,7 +74,7 @@ func Open(cfg *config.Loaded, d Deps) (*Daemon, error) {
 	if err == nil {
 		var a *Daemon
 		if a, err = assemble(c, m); err == nil {
-			a.locks, a.warnings, a.stopping = locks, slices.Concat(cfg.Warnings, cfg.ProviderWarnings()), podsKeepRunning
+			a.locks, a.warnings, a.stopping = locks, slices.Concat(cfg.Warnings, containers.Warnings(c.cfg)), podsKeepRunning
 			return a, nil
 		}
 	}

@@ -15,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"monopod/internal/config"
+	"monopod/internal/daemon/containers"
 	"monopod/internal/daemontest"
 	"monopod/node/budget"
 	"monopod/node/capacity"
@@ -140,6 +141,7 @@ func TestTheProcessReportsItsUsageAndItsBudget(t *testing.T) {
 	u := &processUsage{
 		cfg: &config.Loaded{Config: config.Config{StateDirectory: t.TempDir()}}, cgroup: budget.Cgroup{Name: "/agent", Limits: budget.Limits{Memory: 1 << 30}},
 		pressure: func() []corev1.NodeCondition { return []corev1.NodeCondition{{Type: corev1.NodePIDPressure}} },
+		network:  &containers.PodNetwork{},
 	}
 	got := u.read()
 	if got.PID != os.Getpid() || got.Cgroup != "/agent" || got.Budget.Memory != 1<<30 || len(got.Conditions) != 1 || got.Version == "" {

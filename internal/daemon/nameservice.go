@@ -1,8 +1,9 @@
 package daemon
 
 import (
+	"cmp"
 	"context"
-	"fmt"
+	"errors"
 	"log/slog"
 	"net/netip"
 	"time"
@@ -20,7 +21,7 @@ type nameService struct {
 	domain, resolvConf string
 	gateways           func() ([]netip.Prefix, error)
 	log                *slog.Logger
-	// server and sockets are set by listen; nil: the host has its own CNI configuration.
+	// server and sockets are set by listen; nil: a CNI configuration is used.
 	server  *names.Server
 	sockets names.Listening
 }
@@ -44,11 +45,7 @@ func (n *nameService) addresses() []string {
 func (n *nameService) listen(ctx context.Context) {
 	gateways, err := n.gateways()
 	if err != nil || len(gateways) == 0 {
-		why := "the CNI configuration of the host is used"
-		if err != nil {
-			why = fmt.Sprint(err)
-		}
-		n.log.Info("pods cannot resolve each other by name", "reason", why)
+		n.log.Info("pods cannot resolve each other by name", "reason", cmp.Or(err, errors.New("the CNI configuration of the host is used (cniConfDir)")))
 		return
 	}
 	n.server = names.NewServer(names.Config{Domain: n.domain, Gateways: gateways, ResolvConf: n.resolvConf, Log: n.log})

@@ -20,11 +20,12 @@ type processUsage struct {
 	cfg      *config.Loaded
 	cgroup   budget.Cgroup
 	pressure func() []corev1.NodeCondition
+	network  *containers.PodNetwork
 }
 
 func (u *processUsage) read() localapi.Agent {
 	now := boottime.Since()
-	out := localapi.Agent{PID: os.Getpid(), Version: version.String(), Conditions: u.pressure(), Warnings: u.cfg.ProviderWarnings()}
+	out := localapi.Agent{PID: os.Getpid(), Version: version.String(), Conditions: u.pressure(), Warnings: containers.Warnings(u.cfg), Network: u.network.Text()}
 	out.Agent.Add("/proc", out.PID, now)
 	for _, pid := range budget.Children("/proc", containers.ShimName, u.cfg.StateDirectory) {
 		out.Shims.Add("/proc", pid, now)

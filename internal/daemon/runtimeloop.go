@@ -40,7 +40,7 @@ func newRuntimeLoop(c *core, m *machineParts) *runtimeLoop {
 	r := &runtimeLoop{core: c, machine: m, log: c.deps.Log, connection: c.events.Connection(c.cfg.ContainerRuntimeEndpoint == ""), hidden: sharing.Warning{Log: c.deps.Log, Sharing: c.cfg.Sharing}}
 	r.deps = containers.Deps{
 		Log: c.deps.Log, Events: c.events, Connection: r.connection, PodsLimits: m.podsLimits, ShimCgroups: c.deps.Cgroup.Shims,
-		Checked: c.memory.Checked, Services: c.services.Variables, API: c.forPods.Access,
+		Networked: c.access.Network.Set, Checked: c.memory.Checked, Services: c.services.Variables, API: c.forPods.Access,
 	}
 	if c.names != nil {
 		r.deps.NameServers = c.names.addresses

@@ -159,7 +159,7 @@ func (s *Slot) Config(subnet string) *config.Loaded {
 	// Port and clients belong to the daemon.
 	c.APIServer = config.APIServer{MaxConnections: s.base.APIServer.MaxConnections, InertKinds: s.base.APIServer.InertKinds, PodUpdates: s.base.APIServer.PodUpdates}
 	c.RootDirectory, c.StateDirectory, c.Socket = s.Root, s.State, filepath.Join(s.State, "monopod.sock")
-	c.PodLogsDir, c.CNIConfDir = filepath.Join(s.Root, "logs", "pods"), filepath.Join(s.Root, "cni.d")
+	c.PodLogsDir, c.CNIConfDir = filepath.Join(s.Root, "logs", "pods"), ""
 	c.PodCIDR, c.BridgeName, c.CgroupRoot, c.ContainerRuntimeEndpoint = subnet, "mp-"+id, s.base.CgroupRoot+"-"+id, ""
 	for _, key := range []string{
 		"staticPodPath", "staticPodURL", "staticPodURLHeader", "sources", "sourceOrder", "rootDirectory", "stateDirectory", "socket", "podLogsDir", "cniConfDir",

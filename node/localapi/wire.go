@@ -30,6 +30,8 @@ type Agent struct {
 	Budget budget.Limits `json:"budget,omitzero"`
 	// MemoryLimitBytes is what the garbage collector tries to do with; 0: no limit is set.
 	MemoryLimitBytes int64 `json:"memoryLimitBytes,omitempty"`
+	// Network is that of new pods, and why it is used; empty: it has not been set up.
+	Network string `json:"network,omitempty"`
 	// Conditions are those of pressure; empty: they are not watched.
 	Conditions []corev1.NodeCondition `json:"conditions,omitempty"`
 	// Warnings list what was omitted, and why.

@@ -86,12 +86,10 @@ func (b *builder) retried(what string) {
 
 // repeated returns the number of failed attempts as text.
 func (b *builder) repeated() string {
-	switch n := b.Trouble.Count; {
-	case n > 1:
+	if n := b.Trouble.Count; n > 1 {
 		return fmt.Sprintf("; failed %d times in a row", n)
-	default:
-		return ""
 	}
+	return ""
 }
 
 // times returns a count as text.

@@ -25,6 +25,8 @@ const (
 	Wanted Kind = "wanted"
 	// Runs: what of it runs now.
 	Runs Kind = "runs"
+	// Network: which network new pods are connected to, and why.
+	Network Kind = "network"
 	// Cause: what prevents the pod from running or being ready.
 	Cause Kind = "cause"
 	// Output: the last lines of a container.

@@ -275,3 +275,16 @@ func TestWhyAnswersFromTheDiskWhenTheDaemonHangs(t *testing.T) {
 		}
 	}
 }
+
+func TestWhyTellsWhichNetworkAPodGetsAndWhy(t *testing.T) {
+	t.Parallel()
+	d := newDaemon(t)
+	open := d.Prog.Machine.Open
+	d.Prog.Machine.Open = func(ctx context.Context, cfg *config.Loaded, deps containers.Deps) (containers.Runtime, error) {
+		deps.Networked("", "monopod0")
+		return open(ctx, cfg, deps)
+	}
+	d.Put("web.yaml", "apiVersion: v1\nkind: Pod\nmetadata: {name: web}\nspec: {containers: [{name: app, image: nginx}]}\n")
+	d.Start()
+	d.Shows("  network  monopod's own bridge monopod0, because cniConfDir "+d.Path("cni")+" ("+d.Path("config.yaml")+":6) has no CNI configuration\n", "why", "web")
+}

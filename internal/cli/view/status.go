@@ -23,7 +23,8 @@ func (p Commands) StatusCommand() *cobra.Command {
 		Short: "Show the resource usage of monopod",
 		Long: "Shows memory, wake-ups and bytes written to disk of monopod, containerd inside it included, and of its shims. Wake-ups are voluntary context switches; " +
 			"values per hour are means of all processes since they started.\n\n" +
-			"Also shows the conditions MemoryPressure, DiskPressure and PIDPressure: while one is True, pods may be evicted and new ones wait.",
+			"Also shows the conditions MemoryPressure, DiskPressure and PIDPressure: while one is True, pods may be evicted and new ones wait; and the " +
+			"pod network in use.",
 		Example: "monopod status\nmonopod status -o json",
 		Args:    program.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -63,6 +64,9 @@ func (p Commands) status(ctx context.Context, c *localclient.Client, output stri
 	p.Table().PrintAll(rows)
 	if a.Cgroup != "" {
 		p.Out().Printf("\nmonopod runs in cgroup %s, with %s.\n", a.Cgroup, units.Budget(a.Budget))
+	}
+	if a.Network != "" {
+		p.Out().Printf("\nThe pod network is %s.\n", a.Network)
 	}
 	if len(a.Conditions) > 0 {
 		p.Out().Println()

@@ -1,11 +1,14 @@
 package view
 
 import (
+	"context"
 	"encoding/json"
 	"os"
 	"strings"
 	"testing"
 
+	"monopod/internal/config"
+	"monopod/internal/daemon/containers"
 	"monopod/node/localapi"
 )
 
@@ -21,4 +24,18 @@ func TestStatusTellsWhatTheAgentCosts(t *testing.T) {
 	if r := d.Cmd("status"); r.Code != 0 || !strings.Contains(r.Stdout, "monopod") || !strings.Contains(r.Stdout, "WRITTEN/H") {
 		t.Errorf("%+v", r)
 	}
+}
+
+func TestStatusTellsWhichNetworkIsUsedAndWhy(t *testing.T) {
+	t.Parallel()
+	d := newDaemon(t)
+	open := d.Prog.Machine.Open
+	d.Prog.Machine.Open = func(ctx context.Context, cfg *config.Loaded, deps containers.Deps) (containers.Runtime, error) {
+		deps.Networked("podman", "")
+		return open(ctx, cfg, deps)
+	}
+	d.Start()
+	want := "CNI network podman, because of cniConfDir " + d.Path("cni") + " (" + d.Path("config.yaml") + ":6)"
+	d.Shows("\nThe pod network is "+want, "status")
+	d.Shows(`"network": "`+want, "status", "-o", "json")
 }

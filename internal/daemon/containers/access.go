@@ -24,6 +24,8 @@ type access interface {
 type Access struct {
 	// StreamEnded, which may be nil, is called at the end of each stream.
 	StreamEnded func()
+	// Network is that of new pods.
+	Network PodNetwork
 
 	mu sync.Mutex // guards to
 	// to is nil while no runtime is open, or the open one has no access to pods.

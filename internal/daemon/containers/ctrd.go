@@ -79,12 +79,18 @@ func CtrdConfig(cfg *config.Loaded, d Deps) (ctrd.Config, error) {
 		Network: network.Config{
 			ConfDir: cfg.CNIConfDir, OwnConfDir: filepath.Join(cfg.StateDirectory, "cni"), BinDirs: f.cniDirs(cfg.CNIBinDirs),
 			DataDir: cniDataDir(&cfg.Config), PodCIDR: cfg.PodCIDR, Bridge: cfg.BridgeName, Resolver: d.NameServers != nil, API: apiForPods(cfg.APIServer.Address),
-			PortsDir: hostPortsDir, Listeners: portListeners, Checked: d.Checked, Log: d.Log,
+			PortsDir: hostPortsDir, Listeners: portListeners, Chosen: d.chosen, Checked: d.Checked, Log: d.Log,
 		},
 		Image: imagestore.Config{Snapshotter: cfg.Snapshotter, Access: cfg.RegistryAccess(d.Log), Limits: cfg.PullLimits(), Rules: cfg.ImageRules(), PreloadDirs: cfg.PreloadDirectories, Disk: bounded.Disk{Keep: config.EvictsBelow(pressure.Thresholds)}, Log: d.Log},
 		Logs:  config.LogLimits(&cfg.Config), Events: d.Events,
 		ObjectFilesMemory: cfg.ObjectFilesBytes(), Log: d.Log,
 	}, nil
+}
+
+func (d Deps) chosen(c network.Choice) {
+	if d.Networked != nil {
+		d.Networked(c.CNI, c.Bridge)
+	}
 }
 
 // hostPortsDir and idRangesDir have the claims of host ports and of user ids by all instances on this machine.
@@ -245,7 +251,7 @@ func ServiceRules(cfg *config.Config, pods []netip.Prefix, log *slog.Logger) Rul
 // cniDataDir is the data directory of an instance's network, and identifies the instance.
 func cniDataDir(cfg *config.Config) string { return filepath.Join(cfg.RootDirectory, "cni") }
 
-// Gateways returns the gateway addresses of monopod's own bridge; none if the host has its own CNI configuration.
+// Gateways returns the gateway addresses of monopod's own bridge; none if a CNI configuration is used.
 func Gateways(cfg *config.Config) ([]netip.Prefix, error) {
 	return network.Gateways(network.Config{ConfDir: cfg.CNIConfDir, BinDirs: newFinder().cniDirs(cfg.CNIBinDirs), PodCIDR: cfg.PodCIDR})
 }

@@ -69,6 +69,8 @@ type Deps struct {
 	API spec.API
 	// Connection is called with an error when containerd stops answering, and with nil when it answers again. It may be nil.
 	Connection func(error)
+	// Networked is called with the network of new pods, when it has been set up: the name of a CNI network, or monopod's own bridge. It may be nil.
+	Networked func(cni, bridge string)
 	// Checked is called when a periodic check of the network begins. It may be nil.
 	Checked func()
 	// PodsLimits limits all pods together; the zero value: no limit.

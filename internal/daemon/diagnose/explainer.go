@@ -49,6 +49,8 @@ type Explainer struct {
 	Unmirrored *state.Unmirrored
 	// Unfit returns the pods bound to this node by an API server that cannot run here; nil: there is no API server.
 	Unfit func() []why.Unfit
+	// Network describes the network of new pods; empty: it has not been set up.
+	Network func() string
 	// Copies maps files that are copies to the places where their author wrote them, as file:line.
 	Copies map[string]string
 }
@@ -56,7 +58,25 @@ type Explainer struct {
 // Why implements node.Whys.
 func (e *Explainer) Why(ctx context.Context, namespace, name string) (why.Answer, error) {
 	f, err := e.facts(ctx, namespace, name)
-	return f.About(namespace, name), err
+	a := f.About(namespace, name)
+	if e.Network != nil {
+		addNetwork(&a, f.Pods, name != "", e.Network())
+	}
+	return a, err
+}
+
+// addNetwork adds the network of new pods to the chains of pods that were asked for, and of those where it may be the cause.
+func addNetwork(a *why.Answer, pods []why.Pod, asked bool, network string) {
+	for i := range a.Chains {
+		c := &a.Chains[i]
+		at := slices.IndexFunc(pods, func(p why.Pod) bool { return p.Object.Namespace+"/"+p.Object.Name == c.Pod })
+		suspect := slices.Contains([]cause.Kind{cause.PodCIDR, cause.CNIPlugin, cause.Network}, c.Reason)
+		if network == "" || at < 0 || pods[at].Object.Spec.HostNetwork || !asked && !suspect {
+			continue
+		}
+		after := slices.IndexFunc(c.Steps, func(s why.Step) bool { return s.Kind == why.Runs }) + 1
+		c.Steps = slices.Insert(c.Steps, after, why.Step{Kind: why.Network, Text: network})
+	}
 }
 
 // facts returns the facts for an answer about a pod; without a name about all pods of the namespace, without a namespace about all.

@@ -3,15 +3,11 @@ package network
 import (
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io/fs"
 	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
-
-	"github.com/containerd/go-cni"
-	"github.com/containernetworking/cni/libcni"
 
 	"monopod/internal/atomicfile"
 )
@@ -19,30 +15,10 @@ import (
 const (
 	// ownConfName is the file of the configuration of the default network.
 	ownConfName = "10-monopod.conflist"
-	// ownNetwork is the name of the default network, and of the directory of its allocations in DataDir/networks.
-	ownNetwork = "monopod"
+	// OwnName is the name of the default network, and of the directory of its allocations in DataDir/networks.
+	OwnName    = "monopod"
 	cniVersion = "1.0.0"
 )
-
-// foreignConf returns the configuration in dir that containerd's CRI plugin would choose, or nil.
-func foreignConf(dir string, binDirs []string) (*libcni.NetworkConfigList, error) {
-	files, err := libcni.ConfFiles(dir, []string{".conf", ".conflist", ".json"})
-	if err != nil {
-		return nil, fmt.Errorf("look for a CNI configuration in %s: %w", dir, err)
-	}
-	if len(files) == 0 {
-		return nil, nil
-	}
-	c, err := cni.New(cni.WithPluginConfDir(dir), cni.WithPluginDir(binDirs), cni.WithDefaultConf)
-	if err != nil {
-		return nil, fmt.Errorf("CNI configuration: %w", err)
-	}
-	list, err := libcni.NetworkConfFromBytes([]byte(c.GetConfig().Networks[0].Config.Source))
-	if err != nil {
-		return nil, fmt.Errorf("CNI configuration in %s: %w", dir, err)
-	}
-	return list, nil
-}
 
 // ownConf determines the configuration of the default network.
 type ownConf struct {
@@ -95,7 +71,7 @@ func (c ownConf) list() ([]byte, error) {
 		}
 		b.IPAM.Routes = append(b.IPAM.Routes, ipamRouteDst{Dst: dst})
 	}
-	return json.MarshalIndent(confList{CNIVersion: cniVersion, Name: ownNetwork, Plugins: []any{b}}, "", "  ")
+	return json.MarshalIndent(confList{CNIVersion: cniVersion, Name: OwnName, Plugins: []any{b}}, "", "  ")
 }
 
 // allocationDir contains the IP allocations, with a directory per network.

@@ -19,6 +19,7 @@ import (
 	"monopod/internal/atomicfile"
 	"monopod/runner/ctrd/network/bridge"
 	"monopod/runner/ctrd/network/filter"
+	"monopod/runner/ctrd/network/hostcni"
 	"monopod/runner/ctrd/network/hostports"
 	"monopod/runner/ctrd/network/lease"
 	"monopod/runner/ctrd/network/link"
@@ -28,7 +29,7 @@ import (
 
 // Config of a Network.
 type Config struct {
-	// ConfDir may contain a CNI configuration, which is used instead of the default network.
+	// ConfDir may contain a CNI configuration, which is used instead of the default network; empty: none is used.
 	ConfDir string
 	// OwnConfDir is where the configuration of the default network is written.
 	OwnConfDir string
@@ -51,9 +52,19 @@ type Config struct {
 	Listeners func(wanted func(port int) bool) ([]hostports.Process, error)
 	// Notice, which may be nil, is called for damage and repairs. It must not block.
 	Notice func(Notice)
+	// Chosen, which may be nil, is called with the network that Init has chosen. It must not block.
+	Chosen func(Choice)
 	// Checked, which may be nil, is called when a periodic check begins. It must not block.
 	Checked func()
 	Log     *slog.Logger
+}
+
+// Choice is the network of new pods. One field is set.
+type Choice struct {
+	// CNI is the name of a CNI network of the host.
+	CNI string
+	// Bridge is that of the default network.
+	Bridge string
 }
 
 // Network connects pods. It is safe for concurrent use.
@@ -85,6 +96,13 @@ type active struct {
 	own     *defaultNet
 }
 
+func (a *active) choice() Choice {
+	if a.foreign != nil {
+		return Choice{CNI: a.foreign.Name}
+	}
+	return Choice{Bridge: a.own.bridge.Name}
+}
+
 func (c *current) active() *active {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -108,7 +126,7 @@ func (c *current) set(conf *active) {
 // New returns a Network. It does no I/O.
 func New(cfg Config) *Network {
 	c := &current{}
-	p := &pods{leases: lease.New(filepath.Join(allocationDir(cfg.DataDir), ownNetwork), link.Interface), log: cfg.Log}
+	p := &pods{leases: lease.New(filepath.Join(allocationDir(cfg.DataDir), OwnName), link.Interface), log: cfg.Log}
 	return &Network{
 		cfg: cfg, current: c, pods: p, plugins: newPlugins(cfg),
 		keeper: &keeper{current: c, pods: p, notice: cfg.Notice, checked: cfg.Checked, log: cfg.Log},
@@ -131,6 +149,9 @@ func (n *Network) initLocked(ctx context.Context) error {
 		return fmt.Errorf("set up pod network: %w", err)
 	}
 	n.set(conf)
+	if n.cfg.Chosen != nil {
+		n.cfg.Chosen(conf.choice())
+	}
 	return nil
 }
 
@@ -138,13 +159,16 @@ func (n *Network) choose(ctx context.Context) (*active, error) {
 	if err := dropDamagedResults(filepath.Join(n.cfg.DataDir, "results")); err != nil {
 		return nil, fmt.Errorf("clean up results of CNI plugins: %w", err)
 	}
-	list, err := foreignConf(n.cfg.ConfDir, n.cfg.BinDirs)
+	list, err := hostcni.Find(n.cfg.ConfDir, n.cfg.BinDirs)
 	if err != nil {
 		return nil, err
 	}
 	if list != nil {
 		n.cfg.Log.Info("using a CNI configuration of the host", "directory", n.cfg.ConfDir, "network", list.Name)
 		return &active{foreign: list}, n.plugins.check(list)
+	}
+	if n.cfg.ConfDir != "" {
+		n.cfg.Log.Warn("the configured directory has no CNI configuration, and the default network is used", "directory", n.cfg.ConfDir)
 	}
 	return n.chooseOwn(ctx)
 }
@@ -196,7 +220,7 @@ func (n *Network) makeOwn(ctx context.Context) (*active, error) {
 // Gateways returns the addresses of the bridge of the default network with their subnets, before or after it is created. It returns none if a
 // CNI configuration of the host is used instead.
 func Gateways(cfg Config) ([]netip.Prefix, error) {
-	list, err := foreignConf(cfg.ConfDir, cfg.BinDirs)
+	list, err := hostcni.Find(cfg.ConfDir, cfg.BinDirs)
 	if err != nil || list != nil {
 		return nil, err
 	}

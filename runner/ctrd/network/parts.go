@@ -13,5 +13,5 @@ func PartsOf(n *Network) (bridge.Spec, *filter.Rules, nat.Backend) {
 
 // NamesOf returns the name of the default network, the alias of its bridge and the path of its configuration, for end-to-end tests only.
 func NamesOf(n *Network) (name, alias, conf string) {
-	return ownNetwork, bridgeAlias(n.cfg.DataDir), n.ownConfPath()
+	return OwnName, bridgeAlias(n.cfg.DataDir), n.ownConfPath()
 }

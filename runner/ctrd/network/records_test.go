@@ -16,7 +16,7 @@ func TestDamagedRecordsOfThePluginsAreRemoved(t *testing.T) {
 	for name, spoil := range damagetest.Ways() {
 		dir := t.TempDir()
 		at := func(elem ...string) string { return filepath.Join(append([]string{dir}, elem...)...) }
-		networks := filepath.Join(allocationDir(dir), ownNetwork)
+		networks := filepath.Join(allocationDir(dir), OwnName)
 		if err := errors.Join(os.MkdirAll(networks, 0o700), os.MkdirAll(at("results"), 0o700)); err != nil {
 			t.Fatal(err)
 		}
