@@ -39,6 +39,8 @@ const (
 	// AnnotationManifest is the hash of the manifest that has been carried out to the end; absent while none has. It
 	// tells a pod that is Ready as it is to be from one that is still as it was.
 	AnnotationManifest = "monopod.dev/manifest"
+	// AnnotationPending is "true" while the pod still runs as an earlier manifest says; absent otherwise, also after a rollback.
+	AnnotationPending = "monopod.dev/pending-change"
 )
 
 // PodView is a pod as users see it. Pod is never changed by this package.
@@ -52,6 +54,8 @@ type PodView struct {
 	Failing []cause.Cause
 	// Manifest is the hash of the manifest that has been carried out to the end, empty while none has.
 	Manifest string
+	// Pending reports that an earlier manifest than the present one has been carried out, and that this is no rollback.
+	Pending bool
 	// Revision is which one of it runs.
 	Revision RevisionView
 }
@@ -122,6 +126,11 @@ func (v PodView) object() *corev1.Pod {
 	set(AnnotationSource, position(v.Origin))
 	set(AnnotationWhy, v.Why)
 	set(AnnotationManifest, v.Manifest)
+	pending := ""
+	if v.Pending {
+		pending = "true"
+	}
+	set(AnnotationPending, pending)
 	next := ""
 	if !v.NextTry.IsZero() {
 		next = v.NextTry.UTC().Format(time.RFC3339)

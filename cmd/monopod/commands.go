@@ -98,6 +98,7 @@ func (p Commands) commands() map[string]func() *cobra.Command {
 		"undrain":      changes.UndrainCommand,
 		"scale":        changes.ScaleCommand,
 		"restart":      changes.RestartCommand,
+		"rollout":      changes.RolloutCommand,
 		"install":      setups.InstallCommand,
 		"uninstall":    setups.UninstallCommand,
 		"images":       imgs.ImagesCommand,

@@ -18,6 +18,7 @@ func groups() []reference.Group {
 			{Commands: "apply, delete", Text: "Apply manifests, delete applied objects"},
 			{Commands: "scale"},
 			{Commands: "restart"},
+			{Commands: "rollout"},
 			{Commands: "history, diff", Text: "List and compare the revisions of a pod"},
 			{Commands: "rollback"},
 			{Commands: "wait"},

@@ -219,6 +219,7 @@ func clientCommands(manifest string) [][]string {
 		{"wait", "job/web", "--for=condition=x", "--timeout=1ms"},
 		{"scale", "deploy/web", "--replicas=2"},
 		{"restart", "ds/web"},
+		{"rollout", "status", "ds/web", "--timeout=1ns"},
 		{"restart", "pod", "web"},
 		{"port-forward", "svc/web", "x"},
 		{"events", "deploy/web"},
@@ -320,6 +321,7 @@ func localCommands(manifests string) [][]string {
 		{"get", "deploy/" + daemontest.Evil},
 		{"scale", daemontest.Evil},
 		{"restart", daemontest.Evil + "/x"},
+		{"rollout", "status", daemontest.Evil + "/x"},
 		{"why", "--socket", "/nonexistent/" + daemontest.Evil},
 		{"get", "pods", "--socket", "/nonexistent/" + daemontest.Evil},
 	}

@@ -31,7 +31,7 @@ type objectList struct {
 // list returns the node and all desired objects besides pods.
 func (l *objectList) list() []metav1.Object {
 	views, blind := l.state.Pods()
-	f := objects.Facts{Revision: workload.Revision, Matches: l.matches}
+	f := objects.Facts{Revision: workload.Revision, Matches: l.matches, Pending: state.Pending(views)}
 	for _, v := range views {
 		f.Pods = append(f.Pods, v.Pod)
 	}

@@ -16,6 +16,8 @@ import (
 // Facts are what status comes from.
 type Facts struct {
 	Pods []*corev1.Pod
+	// Pending are the pods that still run as an earlier manifest says.
+	Pending map[manifests.Key]bool
 	// Ends are Complete or Failed for Jobs, LastRuns the times of the schedule for which CronJobs began a Job; both by "namespace/name".
 	Ends     map[string]string
 	LastRuns map[string]time.Time
@@ -49,7 +51,8 @@ func (f Facts) tally(o *manifests.Object) tally {
 		default:
 			n.active++
 		}
-		if pod.Labels["pod-template-hash"] == revision || pod.Labels["controller-revision-hash"] == revision {
+		current := pod.Labels["pod-template-hash"] == revision || pod.Labels["controller-revision-hash"] == revision
+		if current && !f.Pending[manifests.Key{Namespace: pod.Namespace, Name: pod.Name}] {
 			n.updated++
 		}
 		if manifests.IsReady(pod) && pod.DeletionTimestamp == nil {

@@ -27,6 +27,8 @@ type Status struct {
 	Origin manifests.Origin
 	// Recorded is the manifest that has been applied completely; nil if none has.
 	Recorded *manifests.Pod
+	// Desired is the manifest to apply; nil if the pod is not desired.
+	Desired *manifests.Pod
 	// Looked is set once this agent has observed the pod. Before, the status shows only the desired pod.
 	Looked bool
 	// Why describes the first problem in one line; empty if there is none.

@@ -94,7 +94,7 @@ func Of(in Input) Status {
 	if in.Held != nil && in.Sandbox == nil {
 		s.pod.Status.Reason, s.pod.Status.Message = in.Held.Reason, in.Held.Message
 	}
-	status := Status{Pod: s.pod, Origin: shown.Origin, Trouble: troublesOf(&s).trouble(), NextTry: in.Next, halt: in.Halt, notAdmitted: s.notAdmitted(), Running: s.stopping(), exists: in.Sandbox != nil || len(in.Containers) > 0, Images: imagesOf(&s.pod.Spec, s.Containers), EndedBy: s.endedBy(), StoppedFor: s.stoppedFor(), Failing: failing(s.Failures), Refused: refused(&s.pod.Spec, s.Containers)}
+	status := Status{Pod: s.pod, Desired: in.Desired, Origin: shown.Origin, Trouble: troublesOf(&s).trouble(), NextTry: in.Next, halt: in.Halt, notAdmitted: s.notAdmitted(), Running: s.stopping(), exists: in.Sandbox != nil || len(in.Containers) > 0, Images: imagesOf(&s.pod.Spec, s.Containers), EndedBy: s.endedBy(), StoppedFor: s.stoppedFor(), Failing: failing(s.Failures), Refused: refused(&s.pod.Spec, s.Containers)}
 	status.Why, status.More = status.Trouble.Text, troublesOf(&s).more(status.Trouble)
 	if in.Sandbox != nil {
 		status.Recorded = in.Sandbox.Pod

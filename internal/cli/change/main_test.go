@@ -33,6 +33,7 @@ func commands(ctx context.Context, p *clitest.Process, args []string) int {
 			NewCommands(p.Program).UndrainCommand(),
 			NewCommands(p.Program).ScaleCommand(),
 			NewCommands(p.Program).RestartCommand(),
+			NewCommands(p.Program).RolloutCommand(),
 			history.NewCommands(p.Program).HistoryCommand(),
 			history.NewCommands(p.Program).RollbackCommand(),
 			view.NewCommands(p.Program).GetCommand(),

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -25,7 +26,7 @@ import (
 
 // ScaleCommand returns `monopod scale`.
 func (p Commands) ScaleCommand() *cobra.Command {
-	o := &program.ClientFlags{}
+	o := &changeOptions{}
 	replicas := int64(-1)
 	cmd := &cobra.Command{
 		Use:   "scale KIND/NAME --replicas=N",
@@ -43,21 +44,21 @@ func (p Commands) ScaleCommand() *cobra.Command {
 			}})
 		},
 	}
-	o.Add(cmd.Flags())
+	o.add(cmd.Flags())
 	cmd.Flags().Int64Var(&replicas, "replicas", -1, "`number` of pods; required")
 	return cmd
 }
 
 // RestartCommand returns `monopod restart`.
 func (p Commands) RestartCommand() *cobra.Command {
-	o := &program.ClientFlags{}
+	o := &changeOptions{}
 	cmd := &cobra.Command{
 		Use:   "restart KIND/NAME",
 		Short: "Restart an applied pod or workload",
 		Long: "Sets the annotation " + manifests.AnnotationRestarted + " of a Pod, or in the template of a Deployment, DaemonSet or StatefulSet, " +
 			"that `monopod apply` stored. Containers are replaced as after an edit, pods of a workload according to its update strategy. " +
 			"If a file of staticPodPath or a URL defines the object, change that source; the error names it.",
-		Example: "monopod restart deploy/web\nmonopod restart pod/tool",
+		Example: "monopod restart deploy/web --wait\nmonopod restart pod/tool",
 		Args:    program.RangeArgs(1, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return p.change(cmd.Context(), o, args, amendment{verdict: "restarted", kinds: []string{"Pod", "Deployment", "DaemonSet", "StatefulSet"}, do: func(tree map[string]any) error {
@@ -69,8 +70,21 @@ func (p Commands) RestartCommand() *cobra.Command {
 			}})
 		},
 	}
-	o.Add(cmd.Flags())
+	o.add(cmd.Flags())
 	return cmd
+}
+
+// changeOptions are the flags of `scale` and `restart`.
+type changeOptions struct {
+	program.ClientFlags
+	wait    bool
+	timeout time.Duration
+}
+
+func (o *changeOptions) add(set *pflag.FlagSet) {
+	o.Add(set)
+	set.BoolVar(&o.wait, "wait", false, "wait until the change is carried out and the pods are Ready")
+	set.DurationVar(&o.timeout, "timeout", 5*time.Minute, "longest `duration` to wait with --wait; 0: no limit")
 }
 
 // amendment is a change of a workload.
@@ -82,7 +96,7 @@ type amendment struct {
 }
 
 // change modifies a workload and applies it again.
-func (p Commands) change(ctx context.Context, o *program.ClientFlags, args []string, e amendment) error {
+func (p Commands) change(ctx context.Context, o *changeOptions, args []string, e amendment) error {
 	target, err := o.ObjectArg(args)
 	if err != nil {
 		return err
@@ -90,7 +104,7 @@ func (p Commands) change(ctx context.Context, o *program.ClientFlags, args []str
 	if !slices.Contains(e.kinds, target.Kind) {
 		return program.Usagef("a %s cannot be %s; only %s can", target.Kind, e.verdict, strings.Join(e.kinds, ", "))
 	}
-	c := p.Client(o)
+	c := p.Client(&o.ClientFlags)
 	item, err := written(ctx, c, target)
 	if err != nil {
 		return err
@@ -117,7 +131,14 @@ func (p Commands) change(ctx context.Context, o *program.ClientFlags, args []str
 		return fmt.Errorf("%s was not %s: %s", target, e.verdict, strings.Join(done.Notes, "; "))
 	}
 	p.Out().Printf("%s %s\n", item.Name(), e.verdict)
-	return nil
+	if !o.wait {
+		return nil
+	}
+	hash := ""
+	for _, pod := range done.Objects[0].Pods {
+		hash = pod.Manifest
+	}
+	return p.afterChange(ctx, c, target, hash, o.timeout)
 }
 
 // amended is the name of a document that no file has. Users must not see it.

@@ -53,6 +53,9 @@ func appliedGoal(hash string) goal {
 	}
 }
 
+// settled reports whether the pod runs as its manifest says. Until then its state is that of an earlier manifest.
+func settled(p *corev1.Pod) bool { return p.Annotations[node.AnnotationPending] == "" }
+
 // conditionGoal parses "Ready" or "Ready=False".
 func conditionGoal(text string) goal {
 	kind, want, explicit := strings.Cut(text, "=")
@@ -61,7 +64,9 @@ func conditionGoal(text string) goal {
 	}
 	g := goal{
 		what: "condition " + text,
-		met:  func(p *corev1.Pod) bool { return strings.EqualFold(string(conditionStatus(p, kind)), want) },
+		met: func(p *corev1.Pod) bool {
+			return settled(p) && strings.EqualFold(string(conditionStatus(p, kind)), want)
+		},
 	}
 	if strings.EqualFold(want, string(corev1.ConditionTrue)) {
 		g.lost = atRest
@@ -72,7 +77,7 @@ func conditionGoal(text string) goal {
 func phaseGoal(phase string) goal {
 	return goal{
 		what: "phase " + phase,
-		met:  func(p *corev1.Pod) bool { return strings.EqualFold(string(p.Status.Phase), phase) },
+		met:  func(p *corev1.Pod) bool { return settled(p) && strings.EqualFold(string(p.Status.Phase), phase) },
 		lost: atRest,
 	}
 }
@@ -89,7 +94,7 @@ func conditionStatus(p *corev1.Pod, kind string) corev1.ConditionStatus {
 // atRest reports whether the pod has ended and will not be restarted.
 func atRest(p *corev1.Pod) bool {
 	ended := p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed
-	return ended && p.Annotations[node.AnnotationNextTry] == ""
+	return ended && settled(p) && p.Annotations[node.AnnotationNextTry] == ""
 }
 
 // parseGoal parses the value of --for.
@@ -135,9 +140,9 @@ func (p Commands) WaitCommand() *cobra.Command {
 		Use:   "wait POD|KIND/NAME...|[KIND] -l LABELS",
 		Short: "Wait for a condition on objects",
 		Long: "Waits until each object has a condition (`--for=condition=Ready`, `--for=condition=Ready=False`), is in a phase (`--for=phase=Succeeded`) or is gone " +
-			"(`--for=delete`). An object that does not exist yet is waited for. Jobs have the conditions Complete and Failed, Deployments Available; all workloads " +
-			"but Jobs and CronJobs have Ready. A condition that the kind does not have is refused at once. With -l, waits for the objects that match when the " +
-			"command starts.\n\n" +
+			"(`--for=delete`). An object that does not exist yet is waited for, and so is a change that is accepted but not carried out. Jobs have the conditions " +
+			"Complete and Failed, Deployments Available; all workloads but Jobs and CronJobs have Ready, for which all pods must be updated. A condition that the " +
+			"kind does not have is refused at once. With -l, waits for the objects that match when the command starts.\n\n" +
 			"Exit code 0: the condition is met; 1: an object ended in another state or was rolled back, cannot be read, or -l selects nothing; 2: timeout or " +
 			"invalid command line.",
 		Example: "monopod wait web\nmonopod wait deploy/web --for=condition=available --timeout=2m\nmonopod wait job/migrate --for=condition=complete",
@@ -385,7 +390,11 @@ func (w *waiting) state(key manifests.Key) string {
 	pod := w.pods[key]
 	switch {
 	case pod != nil:
-		return "it is " + string(pod.Status.Phase) + whyText(pod)
+		state := "it is " + string(pod.Status.Phase)
+		if !settled(pod) {
+			state += ", and its change has not been carried out yet"
+		}
+		return state + whyText(pod)
 	case !w.seen:
 		return "the daemon has not reported it yet"
 	}

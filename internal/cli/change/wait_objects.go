@@ -2,7 +2,6 @@ package change
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -77,7 +76,7 @@ func (p Commands) waitObject(ctx context.Context, c *localclient.Client, o progr
 		case err != nil && ctx.Err() == nil:
 			return err
 		case err == nil && until != "delete":
-			met, lost := objectState(item, value)
+			met, lost := p.objectState(ctx, c, item, value)
 			if met {
 				return p.conditionMet(o)
 			}
@@ -105,41 +104,29 @@ func (p Commands) conditionMet(o program.Object) error {
 }
 
 // objectState reports whether an object has a condition, as NAME or NAME=VALUE; lost is the reason why it never will.
-func objectState(i objects.Item, condition string) (met bool, lost string) {
+func (p Commands) objectState(ctx context.Context, c *localclient.Client, i objects.Item, condition string) (met bool, lost string) {
 	name, want, explicit := strings.Cut(condition, "=")
 	if !explicit {
 		want = string(corev1.ConditionTrue)
 	}
-	var o struct {
-		Spec struct {
-			Replicas *int32 `json:"replicas"`
-		} `json:"spec"`
-		Status struct {
-			ReadyReplicas, NumberReady, DesiredNumberScheduled int32
-			Conditions                                         []struct{ Type, Status string }
-		} `json:"status"`
-	}
-	if err := json.Unmarshal(i.Raw, &o); err != nil {
+	rolled, err := rolloutOf(i)
+	if err != nil {
 		return false, fmt.Sprintf("cannot be read: %v", err)
 	}
-	for _, c := range o.Status.Conditions {
+	wantTrue := strings.EqualFold(want, string(corev1.ConditionTrue))
+	for _, c := range rolled.conditions {
 		if strings.EqualFold(c.Type, name) {
-			return strings.EqualFold(c.Status, want), ""
+			return strings.EqualFold(c.Status, want) && (!wantTrue || rolled.begun()), ""
 		}
 		if i.Kind == "Job" && c.Status == string(corev1.ConditionTrue) && (c.Type == "Failed" || c.Type == "Complete") {
 			lost = "is " + c.Type
 		}
 	}
 	if strings.EqualFold(name, "Ready") && objects.IsWorkload(i.Kind) && i.Kind != "Job" && i.Kind != "CronJob" {
-		desired := int32(1)
-		if o.Spec.Replicas != nil {
-			desired = *o.Spec.Replicas
+		if wantTrue && rolled.waitsForUpdate() {
+			rolled.updated += int32(len(p.rolledBack(ctx, c, i))) // they stay as they are
 		}
-		ready := o.Status.ReadyReplicas >= desired
-		if i.Kind == "DaemonSet" {
-			ready = o.Status.NumberReady >= o.Status.DesiredNumberScheduled // 0: it is for other machines
-		}
-		return ready == strings.EqualFold(want, string(corev1.ConditionTrue)), ""
+		return (rolled.missing() == "") == wantTrue, ""
 	}
 	return false, lost
 }

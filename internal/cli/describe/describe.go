@@ -144,7 +144,7 @@ func (d *description) time(t time.Time) string {
 
 func (d *description) head(pod *corev1.Pod, inputs []model.Input) {
 	notes := maps.Clone(pod.Annotations)
-	for _, own := range []string{node.AnnotationSource, node.AnnotationWhy, node.AnnotationNextTry, node.AnnotationProbes, node.AnnotationManifest, node.AnnotationRevision, node.AnnotationRollback, node.AnnotationWritten, node.AnnotationUpdate} {
+	for _, own := range []string{node.AnnotationSource, node.AnnotationWhy, node.AnnotationNextTry, node.AnnotationProbes, node.AnnotationManifest, node.AnnotationPending, node.AnnotationRevision, node.AnnotationRollback, node.AnnotationWritten, node.AnnotationUpdate} {
 		delete(notes, own)
 	}
 	d.field("Name", pod.Name)

@@ -55,11 +55,13 @@ type Store struct {
 	// seen: the pool has observed every pod at least once.
 	seen   bool
 	hashes manifestHashes
+	// wanted are the same of the manifests that are to be applied.
+	wanted manifestHashes
 }
 
 // New returns an empty Store. The controller should report changes to the same Changes.
 func New(changes *Changes, rollouts *rollout.Controller) *Store {
-	return &Store{Changes: changes, Workloads: newWorkloads(changes), Rollouts: rollouts, hashes: manifestHashes{}}
+	return &Store{Changes: changes, Workloads: newWorkloads(changes), Rollouts: rollouts, hashes: manifestHashes{}, wanted: manifestHashes{}}
 }
 
 // Publish takes a new desired state from the watcher.

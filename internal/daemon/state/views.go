@@ -41,6 +41,10 @@ func (s *Store) Pods() ([]node.PodView, error) {
 // viewsLocked returns the pods of the pool, and the existing pods that it has not observed yet.
 func (s *Store) viewsLocked() []node.PodView {
 	var out []node.PodView
+	written := map[manifests.Key]*manifests.Pod{}
+	for _, p := range s.desired.Pods {
+		written[p.Key()] = p
+	}
 	listed := map[manifests.Key]bool{}
 	for _, st := range s.pool.Pods() {
 		listed[st.Key()] = true
@@ -50,9 +54,12 @@ func (s *Store) viewsLocked() []node.PodView {
 		}
 		out = append(out, s.withRevision(node.PodView{
 			Pod: st.Pod, Origin: st.Origin, Why: st.Why, NextTry: st.NextTry, Failing: st.Failing, Probes: st.Probes, Manifest: s.hashes.get(st.Recorded),
+			Pending: s.pendingLocked(st.Recorded, cmp.Or(written[st.Key()], st.Desired)),
 		}))
 	}
-	maps.DeleteFunc(s.hashes, func(key manifests.Key, _ manifestHash) bool { return !listed[key] })
+	for _, hashes := range []manifestHashes{s.hashes, s.wanted} {
+		maps.DeleteFunc(hashes, func(key manifests.Key, _ manifestHash) bool { return !listed[key] })
+	}
 	for key := range s.unseen {
 		if !listed[key] {
 			pod := offline.Unknown(&corev1.Pod{})
@@ -63,6 +70,23 @@ func (s *Store) viewsLocked() []node.PodView {
 	return out
 }
 
+// pendingLocked reports whether a pod was made from another manifest than the wanted one. A pod of a workload is wanted by the pool only; any
+// other is, earlier, by the watcher.
+func (s *Store) pendingLocked(recorded, wanted *manifests.Pod) bool {
+	return recorded != nil && wanted != nil && recorded != wanted && s.hashes.get(recorded) != s.wanted.get(wanted)
+}
+
+// Pending returns the pods that still run as an earlier manifest says.
+func Pending(views []node.PodView) map[manifests.Key]bool {
+	pending := map[manifests.Key]bool{}
+	for _, v := range views {
+		if v.Pending {
+			pending[manifests.Key{Namespace: v.Pod.Namespace, Name: v.Pod.Name}] = true
+		}
+	}
+	return pending
+}
+
 // withRevision adds the running revision to a view.
 func (s *Store) withRevision(v node.PodView) node.PodView {
 	r, ok := s.Rollouts.View(manifests.Key{Namespace: v.Pod.Namespace, Name: v.Pod.Name})
@@ -71,7 +95,7 @@ func (s *Store) withRevision(v node.PodView) node.PodView {
 	}
 	v.Revision = node.RevisionView{Number: r.Active, Rollback: RollbackText(r), Update: UpdateText(r)}
 	if r.Rollback != nil {
-		v.Revision.Written = r.Written
+		v.Revision.Written, v.Pending = r.Written, false
 	}
 	v.Why = cmp.Or(v.Why, v.Revision.Rollback, v.Revision.Update)
 	return v
