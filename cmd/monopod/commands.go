@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"os"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -31,7 +32,7 @@ import (
 
 // newCommands returns the commands of this process, on this machine.
 func newCommands() Commands {
-	p := &program.Program{Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, Env: config.OSEnvironment(), Host: host.This(), Euid: os.Geteuid}
+	p := &program.Program{Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, Env: config.OSEnvironment(), Host: host.This(), Euid: os.Geteuid, ProgressAfter: 2 * time.Second}
 	return Commands{p, daemon.Machine{
 		Open: containers.OpenCtrd, Addresses: netinfo.Addresses, Capacity: capacity.Read, Gateways: containers.Gateways, Services: containers.ServiceRules, LockTimeout: dirlock.LockPatience,
 		Runs: daemon.RunMachine{SubnetLocks: "/run/monopod-subnets.lock", Free: network.Free, Keep: run.KeepRun},

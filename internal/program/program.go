@@ -1,6 +1,6 @@
 // Package program is what all commands share: the process around them, the flags of clients, exit codes, and how output and errors are printed.
 //
-// It must not know any command. It starts no goroutines but those that follow signals.
+// It must not know any command. It starts no goroutines but those that follow signals and show progress.
 package program
 
 import (
@@ -8,6 +8,7 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -46,6 +47,8 @@ type Program struct {
 	Manager *systemd.Notifier
 	// Signals is nil in tests.
 	Signals *Interrupts
+	// ProgressAfter is how long a command that waits shows nothing; 0: it never does.
+	ProgressAfter time.Duration
 	// Limits are those of clients; nil: the usual ones.
 	Limits *localclient.Limits
 	// Words are those of the command line; nil: there is none, and all commands are complete.

@@ -21,8 +21,11 @@ import (
 	"monopod/internal/daemon/containers"
 	"monopod/internal/model"
 	"monopod/internal/pause"
+	"monopod/internal/progress"
+	"monopod/internal/run/shown"
 	"monopod/internal/trial"
 	"monopod/manifests"
+	"monopod/node/localclient"
 	"monopod/watcher"
 	"monopod/watcher/emptied"
 )
@@ -73,6 +76,8 @@ type stage struct {
 	served bool
 	// shorten, unless nil, limits the grace periods of pods that API clients created.
 	shorten *int64
+	// quiet disables progress.
+	quiet bool
 	// views are the pods at the last look of wait.
 	views []trial.View
 }
@@ -166,8 +171,11 @@ func (g *stage) wait(ctx context.Context, t *trial.Trial, w waitLimits) (trial.R
 	}
 	again := time.NewTimer(pause.FarAway)
 	defer again.Stop()
+	out := g.p.Progress(ctx, g.quiet, func(ctx context.Context, r *progress.Reporter) { shown.Pulls(ctx, r, localclient.New(g.cfg.Socket)) })
+	defer out.Stop()
 	for {
 		report, next, visible := g.look(t)
+		shown.Waiting(out, &report)
 		if visible && (report.Decided() || w.failFast && report.Result == trial.Failed) {
 			return report, nil
 		}
@@ -255,6 +263,11 @@ func (g *stage) gone(ctx context.Context) error {
 	defer cancel()
 	again := time.NewTicker(daemon.PollInterval)
 	defer again.Stop()
+	out := g.p.Progress(ctx, g.quiet, func(_ context.Context, r *progress.Reporter) {
+		pods, _ := g.daemon.State.Pods() // the error is why not all of them can be seen
+		shown.Removal(r, pods)
+	})
+	defer out.Stop()
 	for !g.daemon.State.Empty() {
 		select {
 		case <-changed:

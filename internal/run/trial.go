@@ -36,19 +36,21 @@ type trialFlags struct {
 	timeout  time.Duration
 	grace    time.Duration
 	logLines int
+	quiet    bool
 	rules    trial.Rules
 	// api reports that clients may create pods over the Kubernetes API of the run.
 	api bool
 }
 
 func (o *trialFlags) add(set *pflag.FlagSet) {
-	set.StringArrayVarP(&o.files, "filename", "f", nil, "`file` or directory with manifests, or - for standard input; repeatable")
+	set.StringArrayVarP(&o.files, "filename", "f", nil, "`file` or directory of manifests, - for stdin; repeatable")
 	set.StringVarP(&o.output, "output", "o", "", "output `format`: table (default) or json")
 	set.StringVar(&o.junit, "junit", "", "write a JUnit report to this `file`")
 	set.StringVar(&o.json, "json", "", "write the report as JSON to this `file`")
-	set.DurationVar(&o.timeout, "timeout", 5*time.Minute, "longest `duration` to wait for pods; 0: no limit")
+	set.DurationVar(&o.timeout, "timeout", 5*time.Minute, "`duration` to wait, plus grace periods; 0: no limit")
 	set.DurationVar(&o.grace, "grace", -1, "longest termination grace period, a `duration` (default: none)")
 	set.Lookup("grace").DefValue = "0s" // the text has the default
+	set.BoolVarP(&o.quiet, "quiet", "q", false, "do not show what is waited for")
 	set.IntVar(&o.logLines, "log-lines", 50, "`lines` of log per container of a failed pod")
 	set.IntVar(&o.rules.MaxRestarts, "max-restarts", 3, "`restarts` after which a container has failed; -1: none")
 	set.DurationVar(&o.rules.MinReady, "min-ready", time.Second, "time after which pods without readiness probes are Ready")
@@ -190,7 +192,7 @@ func (p Commands) bringUp(ctx context.Context, cfg *config.Loaded, o *trialFlags
 	if g, err = p.newStage(ctx, s, s.Config(subnet), c, open); err != nil {
 		return nil, r, errors.Join(err, hostports.CloseAll(held), s.clear())
 	}
-	g.ports, g.fresh = held, true
+	g.ports, g.fresh, g.quiet = held, true, o.quiet
 	if o.api {
 		if err := g.writeKubeconfig(o); err != nil {
 			return g, r, err

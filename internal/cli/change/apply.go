@@ -28,6 +28,7 @@ type applyOptions struct {
 	wait    bool
 	timeout time.Duration
 	output  string
+	quiet   bool
 	// ignoreNotFound is a flag of `delete`.
 	ignoreNotFound bool
 }
@@ -37,6 +38,7 @@ func (o *applyOptions) add(set *pflag.FlagSet, what string) {
 	set.StringArrayVarP(&o.files, "filename", "f", nil, "`file` or directory with the manifests to "+what+", or - for standard input; repeatable")
 	set.BoolVar(&o.dryRun, "dry-run", false, "only report what would be done")
 	set.StringVarP(&o.output, "output", "o", "", "output `format`: name")
+	set.BoolVarP(&o.quiet, "quiet", "q", false, "do not show what is waited for")
 }
 
 // ApplyCommand returns `monopod apply`.
@@ -111,7 +113,7 @@ func (p Commands) apply(ctx context.Context, o *applyOptions) error {
 			}
 		}
 	}
-	return p.await(ctx, c, awaited{goals: goals, timeout: o.timeout})
+	return p.await(ctx, c, awaited{goals: goals, timeout: o.timeout, shown: !o.quiet})
 }
 
 // printRollbacks warns about pods that run an earlier revision: applying the same manifest again does not change that.
@@ -204,7 +206,7 @@ func (p Commands) delete(ctx context.Context, o *applyOptions, args []string) er
 				goals[manifests.Key{Namespace: pod.Namespace, Name: pod.Name}] = goneGoal()
 			}
 		}
-		if err := p.await(ctx, c, awaited{goals: goals, timeout: o.timeout}); err != nil {
+		if err := p.await(ctx, c, awaited{goals: goals, timeout: o.timeout, shown: !o.quiet}); err != nil {
 			return err
 		}
 	}

@@ -195,5 +195,5 @@ func (p Commands) afterChange(ctx context.Context, c *localclient.Client, o prog
 	if o.Kind != "Pod" {
 		return p.followRollout(ctx, c, o, timeout)
 	}
-	return p.await(ctx, c, awaited{goals: map[manifests.Key]goal{o.Key: appliedGoal(hash)}, timeout: timeout})
+	return p.await(ctx, c, awaited{goals: map[manifests.Key]goal{o.Key: appliedGoal(hash)}, timeout: timeout, shown: true})
 }

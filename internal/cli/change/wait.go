@@ -17,6 +17,8 @@ import (
 	"monopod/internal/objects"
 	"monopod/internal/pause"
 	"monopod/internal/program"
+	"monopod/internal/progress"
+	"monopod/internal/run/shown"
 	"monopod/manifests"
 	"monopod/node"
 	"monopod/node/localapi"
@@ -123,6 +125,8 @@ type awaited struct {
 	timeout time.Duration
 	// met is called for each pod that reached its goal; nil disables it.
 	met func(manifests.Key, goal)
+	// shown: progress is shown.
+	shown bool
 }
 
 // waitOptions are the flags of wait.
@@ -248,7 +252,9 @@ func (p Commands) await(ctx context.Context, c *localclient.Client, a awaited) e
 		defer cancel()
 	}
 	w := newWaiting(a)
+	w.progress = p.Progress(ctx, !a.shown, func(ctx context.Context, r *progress.Reporter) { shown.Pulls(ctx, r, c) })
 	err := w.watch(ctx, c)
+	w.progress.Stop() // before other output
 	lost, isLost := errors.AsType[lostError](err)
 	switch {
 	case errors.Is(err, errMet):
@@ -276,7 +282,8 @@ type waiting struct {
 	// before are the rollbacks of pods when they were first observed; empty for none.
 	before map[manifests.Key]string
 	// seen means that the initial list is complete: a pod that is not in pods does not exist.
-	seen bool
+	seen     bool
+	progress *progress.Reporter
 }
 
 func newWaiting(a awaited) *waiting {
@@ -332,6 +339,7 @@ func (w *waiting) takenBack(key manifests.Key, g goal, pod *corev1.Pod) string {
 
 // see handles an event; an error ends the watch.
 func (w *waiting) see(e localclient.PodEvent) error {
+	defer w.show()
 	key := manifests.Key{Namespace: e.Object.Namespace, Name: e.Object.Name}
 	g, wanted := w.left[key]
 	switch {
