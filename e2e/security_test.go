@@ -42,7 +42,7 @@ func TestPodSecurityStandardOfANode(t *testing.T) {
 			return err
 		}
 		for _, want := range []string{
-			`violates PodSecurity "baseline:v1.36": privileged`, `forbidden sysctl: "kernel.sem" not allowlisted`,
+			`violates PodSecurity "baseline:v1.37": privileged`, `forbidden sysctl: "kernel.sem" not allowlisted`,
 		} {
 			if !strings.Contains(out, want) {
 				return fmt.Errorf("no %q in\n%s", want, out)

@@ -169,7 +169,7 @@ func podSecurityFates() []fieldFate {
 		{path: "spec.securityContext.fsGroupChangePolicy", fate: enforced},
 		{path: "spec.securityContext.seccompProfile.type", fate: enforced, note: noSeccomp},
 		{path: "spec.securityContext.seccompProfile.localhostProfile", fate: enforced, note: "a file below seccompProfileRoot, by default `<rootDirectory>/seccomp`"},
-		{path: "spec.securityContext.sysctls", fate: enforced, note: "the safe ones of Kubernetes 1.36; others if listed in `allowedUnsafeSysctls`"},
+		{path: "spec.securityContext.sysctls", fate: enforced, note: "the safe ones of Kubernetes 1.37; others if listed in `allowedUnsafeSysctls`"},
 		{path: "spec.securityContext.appArmorProfile", fate: enforced, note: noAppArmor},
 		{path: "spec.securityContext.seLinuxOptions", fate: enforced, note: noSELinux},
 		{path: "spec.securityContext.seLinuxChangePolicy", fate: harmless, note: "defines how volumes get SELinux labels: monopod always labels each file (Recursive)"},

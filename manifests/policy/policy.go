@@ -199,7 +199,7 @@ func HostOptions(v *corev1.PersistentVolume) string {
 	return ""
 }
 
-// safeSysctls are those of Kubernetes 1.36 on any kernel from 4.15 on.
+// safeSysctls are those of Kubernetes 1.37 on any kernel from 4.15 on.
 func safeSysctls() []string {
 	return []string{
 		"kernel.shm_rmid_forced",
@@ -211,7 +211,9 @@ func safeSysctls() []string {
 		"net.ipv4.tcp_keepalive_intvl",
 		"net.ipv4.tcp_keepalive_probes",
 		"net.ipv4.tcp_keepalive_time",
+		"net.ipv4.tcp_notsent_lowat",
 		"net.ipv4.tcp_rmem",
+		"net.ipv4.tcp_slow_start_after_idle",
 		"net.ipv4.tcp_syncookies",
 		"net.ipv4.tcp_wmem",
 	}
@@ -278,7 +280,7 @@ var evaluator = sync.OnceValue(func() policy.Evaluator {
 })
 
 // standardVersion is the version of the Pod Security Standards: that of the Kubernetes that monopod follows.
-func standardVersion() api.Version { return api.MajorMinorVersion(1, 36) }
+func standardVersion() api.Version { return api.MajorMinorVersion(1, 37) }
 
 // Forbidden returns the violations of a Pod Security Standard in a pod, worded as in Kubernetes; empty if the pod complies.
 func Forbidden(level string, meta *metav1.ObjectMeta, spec *corev1.PodSpec) []string {

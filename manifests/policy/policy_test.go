@@ -19,6 +19,8 @@ func TestSysctlsOfANode(t *testing.T) {
 		{name: "net.ipv4.tcp_syncookies"},
 		{name: "net/ipv4/tcp_syncookies"},
 		{name: "kernel.shm_rmid_forced"},
+		{name: "net.ipv4.tcp_slow_start_after_idle"},
+		{name: "net.ipv4.tcp_notsent_lowat"},
 		{name: "kernel.msgmax", want: `SysctlForbidden: forbidden sysctl: "kernel.msgmax" not allowlisted; add it to allowedUnsafeSysctls`},
 		{name: "kernel.msgmax", allowed: []string{"kernel.msg*"}},
 		{name: "kernel/msgmax", allowed: []string{"kernel.msgmax"}},
@@ -89,6 +91,7 @@ func TestCheckUnsafeSysctl(t *testing.T) {
 func TestPodSecurityStandards(t *testing.T) {
 	const (
 		plain      = `{}`
+		lowat      = `securityContext: {sysctls: [{name: net.ipv4.tcp_notsent_lowat, value: "16384"}]}`
 		host       = `hostNetwork: true`
 		restricted = `securityContext: {runAsNonRoot: true, seccompProfile: {type: RuntimeDefault}}`
 		tight      = `{allowPrivilegeEscalation: false, capabilities: {drop: [ALL]}}`
@@ -101,11 +104,12 @@ func TestPodSecurityStandards(t *testing.T) {
 		{name: "nothing is demanded by default", spec: host, container: `{privileged: true}`},
 		{name: "privileged demands nothing", level: "privileged", spec: host, container: `{privileged: true}`},
 		{name: "baseline has no host namespaces and privileges", level: "baseline", spec: host, container: `{privileged: true}`, want: []string{
-			`violates PodSecurity "baseline:v1.36": host namespaces (hostNetwork=true)`, "privileged (container",
+			`violates PodSecurity "baseline:v1.37": host namespaces (hostNetwork=true)`, "privileged (container",
 		}},
 		{name: "baseline takes a plain pod", level: "baseline", spec: restricted, container: plain},
+		{name: "baseline has the safe sysctls of its version", level: "baseline", spec: lowat, container: plain},
 		{name: "restricted wants more", level: "restricted", spec: `terminationGracePeriodSeconds: 1`, container: plain, want: []string{
-			`violates PodSecurity "restricted:v1.36": allowPrivilegeEscalation != false`, "unrestricted capabilities", "runAsNonRoot != true", "seccompProfile",
+			`violates PodSecurity "restricted:v1.37": allowPrivilegeEscalation != false`, "unrestricted capabilities", "runAsNonRoot != true", "seccompProfile",
 		}},
 		{name: "restricted is met", level: "restricted", spec: restricted, container: tight},
 	} {
@@ -142,8 +146,8 @@ func TestThePolicyOfANodeIsThatOfWorkloadsToo(t *testing.T) {
 		want                              string
 	}{
 		{"anything, without a policy", deployment, `{privileged: true}`, "", policy.Policy{}, ""},
-		{"a privileged Deployment", deployment, `{privileged: true}`, "", policy.Policy{PodSecurity: "baseline"}, `spec.template.spec: violates PodSecurity "baseline:v1.36": privileged`},
-		{"a privileged CronJob", cron, `{privileged: true}`, "", policy.Policy{PodSecurity: "baseline"}, `spec.jobTemplate.spec.template.spec: violates PodSecurity "baseline:v1.36": privileged`},
+		{"a privileged Deployment", deployment, `{privileged: true}`, "", policy.Policy{PodSecurity: "baseline"}, `spec.template.spec: violates PodSecurity "baseline:v1.37": privileged`},
+		{"a privileged CronJob", cron, `{privileged: true}`, "", policy.Policy{PodSecurity: "baseline"}, `spec.jobTemplate.spec.template.spec: violates PodSecurity "baseline:v1.37": privileged`},
 		{"a restricted Deployment", deployment, tight, "", policy.Policy{PodSecurity: "restricted"}, ""},
 		{"a restricted StatefulSet with claims", set, tight, "", policy.Policy{PodSecurity: "restricted"}, ""},
 		{"a sysctl that is not allowed", deployment, tight, sysctls, policy.Policy{}, `spec.template.spec.securityContext.sysctls[0].name: SysctlForbidden`},
