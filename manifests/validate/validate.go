@@ -18,7 +18,7 @@ import (
 	"monopod/manifests/validate/storage"
 )
 
-// Pod checks a defaulted pod as the API server of Kubernetes 1.36 does when one is created: the same fields, by the same rules, in the same
+// Pod checks a defaulted pod as the API server of Kubernetes 1.37 does when one is created: the same fields, by the same rules, in the same
 // words, all problems at once. It covers every field that is enforced or harmless, and the refused ones that a later release may enforce.
 // It does not cover fields of Windows, volume types that need a cluster, and resource claims: those are refused with any value.
 func Pod(pod *corev1.Pod) field.ErrorList {

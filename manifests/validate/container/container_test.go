@@ -385,6 +385,27 @@ func TestProbes(t *testing.T) {
 			},
 		},
 		{
+			Name: "an unknown mode of gRPC, which would be taken for plain text",
+			Spec: `containers: [{name: a, image: i, livenessProbe: {grpc: {port: 1, mode: tls}}}]`,
+			Want: []string{
+				`spec.containers[0].livenessProbe.grpc.mode: Unsupported value: "tls": supported values: "Plaintext", "TLS"`,
+			},
+		},
+		{
+			Name: "HTTP/2 with TLS",
+			Spec: `containers: [{name: a, image: i, livenessProbe: {httpGet: {port: 1, scheme: HTTPS, protocol: HTTP2}}}]`,
+			Want: []string{
+				`spec.containers[0].livenessProbe.httpGet.protocol: Invalid value: "HTTP2": is only supported with HTTP (H2C)`,
+			},
+		},
+		{
+			Name: "HTTP/2 to a host",
+			Spec: `containers: [{name: a, image: i, livenessProbe: {httpGet: {port: 1, host: h, protocol: HTTP2}}}]`,
+			Want: []string{
+				"spec.containers[0].livenessProbe.httpGet.host: Invalid value: \"h\": must be empty when `protocol` is \"HTTP2\"",
+			},
+		},
+		{
 			Name: "an unknown scheme",
 			Spec: `containers: [{name: a, image: i, livenessProbe: {httpGet: {port: 1, scheme: http}}}]`,
 			Want: []string{
@@ -805,7 +826,7 @@ shareProcessNamespace: true`,
 securityContext: {fsGroupChangePolicy: Never, supplementalGroupsPolicy: Loose, seLinuxChangePolicy: Other}`,
 			Want: []string{
 				`spec.securityContext.fsGroupChangePolicy: Unsupported value: "Never": supported values: "Always", "OnRootMismatch"`,
-				`spec.securityContext.seLinuxChangePolicy: Unsupported value: "Other": supported values: "Recursive"`,
+				`spec.securityContext.seLinuxChangePolicy: Unsupported value: "Other": supported values: "MountOption", "Recursive"`,
 				`spec.securityContext.supplementalGroupsPolicy: Unsupported value: "Loose": supported values: "Merge", "Strict"`,
 			},
 		},

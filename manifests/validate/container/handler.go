@@ -134,7 +134,7 @@ func (c handlersChecker) handler(path *field.Path, h handler) {
 		}},
 		{"httpGet", h.httpGet != nil, func(at *field.Path) { c.httpGet(at, h.httpGet) }},
 		{"tcpSocket", h.tcpSocket != nil, func(at *field.Path) { c.port(at.Child("port"), h.tcpSocket.Port) }},
-		{"grpc", h.grpc != nil, func(at *field.Path) { c.port(at.Child("port"), intstr.FromInt32(h.grpc.Port)) }},
+		{"grpc", h.grpc != nil, func(at *field.Path) { c.grpc(at, h.grpc) }},
 		{"sleep", h.sleep != nil, func(at *field.Path) { c.sleep(at, h.sleep.Seconds) }},
 	} {
 		switch at := path.Child(action.name); {
@@ -167,11 +167,18 @@ func (c handlersChecker) httpGet(path *field.Path, get *corev1.HTTPGetAction) {
 
 // httpGet2 checks what HTTP/2 cannot be combined with.
 func (c handlersChecker) httpGet2(path *field.Path, get *corev1.HTTPGetAction) {
-	if get.Scheme != corev1.URISchemeHTTP {
-		c.Invalid(path.Child("scheme"), get.Scheme, "must be HTTP when `protocol` is HTTP2")
+	switch {
+	case get.Scheme != corev1.URISchemeHTTP:
+		c.Invalid(path.Child("protocol"), *get.Protocol, "is only supported with HTTP (H2C)")
+	case get.Host != "":
+		c.Invalid(path.Child("host"), get.Host, "must be empty when `protocol` is \"HTTP2\"")
 	}
-	if get.Host != "" {
-		c.Forbidden(path.Child("host"), "may not be set when `protocol` is HTTP2")
+}
+
+func (c handlersChecker) grpc(path *field.Path, grpc *corev1.GRPCAction) {
+	c.port(path.Child("port"), intstr.FromInt32(grpc.Port))
+	if grpc.Mode != nil {
+		check.OneOf(c.Checker, path.Child("mode"), *grpc.Mode, corev1.GRPCProbeModePlaintext, corev1.GRPCProbeModeTLS)
 	}
 }
 

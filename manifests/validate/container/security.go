@@ -66,7 +66,8 @@ func (c securityChecker) PodSecurity(path *field.Path) {
 			corev1.SupplementalGroupsPolicyMerge, corev1.SupplementalGroupsPolicyStrict)
 	}
 	if sc.SELinuxChangePolicy != nil {
-		check.OneOf(c.Checker, path.Child("seLinuxChangePolicy"), *sc.SELinuxChangePolicy, corev1.SELinuxChangePolicyRecursive)
+		check.OneOf(c.Checker, path.Child("seLinuxChangePolicy"), *sc.SELinuxChangePolicy,
+			corev1.SELinuxChangePolicyMountOption, corev1.SELinuxChangePolicyRecursive)
 	}
 	c.seccomp(path.Child("seccompProfile"), sc.SeccompProfile)
 	c.appArmor(path.Child("appArmorProfile"), sc.AppArmorProfile)

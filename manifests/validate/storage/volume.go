@@ -248,6 +248,7 @@ func (c volumesChecker) accountToken(volume, path *field.Path, token *corev1.Ser
 	if *token.ExpirationSeconds > 1<<32 {
 		c.Invalid(path.Child("expirationSeconds"), *token.ExpirationSeconds, "may not specify a duration larger than 2^32 seconds")
 	}
+	c.UserID(path.Child("user"), token.User)
 	if token.Path == "" {
 		c.Required(volume.Child("path"), "")
 		return

@@ -282,6 +282,14 @@ volumes: [{name: v, projected: {sources: [{serviceAccountToken: {path: t, expira
 			},
 		},
 		{
+			Name: "the file of a token with an impossible owner",
+			Spec: `serviceAccountName: robot
+volumes: [{name: v, projected: {sources: [{serviceAccountToken: {path: t, user: -1}}]}}]`,
+			Want: []string{
+				"spec.volumes[0].projected.sources[0].serviceAccountToken.user: Invalid value: -1: must be between 0 and 2147483647, inclusive",
+			},
+		},
+		{
 			Name: "a token that is valid too long",
 			Spec: `serviceAccountName: s
 volumes: [{name: v, projected: {sources: [{serviceAccountToken: {path: t, expirationSeconds: 4294967297}}]}}]`,

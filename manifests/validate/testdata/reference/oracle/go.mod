@@ -3,7 +3,7 @@ module oracle
 
 go 1.26.0
 require (
-	k8s.io/api v0.36.3
-	k8s.io/apimachinery v0.36.3
-	k8s.io/kubernetes v1.36.3
+	k8s.io/api v0.37.2
+	k8s.io/apimachinery v0.37.2
+	k8s.io/kubernetes v1.37.2
 )

@@ -1,5 +1,5 @@
 // The program oracle reads names of files with JSON pods on its standard input and prints, one JSON object a line, what the
-// API server of Kubernetes 1.36 makes of each: decoded strictly, defaulted, converted and validated by its own code.
+// API server of Kubernetes 1.37 makes of each: decoded strictly, defaulted, converted and validated by its own code.
 package main
 
 import (
