@@ -76,6 +76,25 @@ func TestConditions(t *testing.T) {
 	}
 }
 
+// TestWhyNoContainerCanBeStarted: the reason and the messages are those of a kubelet.
+func TestWhyNoContainerCanBeStarted(t *testing.T) {
+	for want, change := range map[string]func(*podstatus.Input){
+		"no pod sandbox exists":         func(in *podstatus.Input) { in.Sandbox = nil },
+		"pod sandbox is not ready":      func(in *podstatus.Input) { in.Sandbox.Alive = false },
+		"pod sandbox has no IP address": func(in *podstatus.Input) { in.Sandbox.Network = runner.NetworkPending },
+		"":                              func(*podstatus.Input) {},
+	} {
+		in := statusCase{change: change}.input("a")
+		c, reason := conditionsOf(podstatus.Of(in).Pod)[corev1.PodReadyToStartContainers], ""
+		if want != "" {
+			reason = "PodSandboxNotReady"
+		}
+		if c.Reason != reason || c.Message != want || (c.Status == corev1.ConditionTrue) != (want == "") {
+			t.Errorf("%q: it is %s %s %q", want, c.Status, c.Reason, c.Message)
+		}
+	}
+}
+
 func ptrTime(t time.Time) *metav1.Time {
 	m := metav1.NewTime(t)
 	return &m

@@ -353,13 +353,12 @@ func (s *statusBuilder) conditions() []corev1.PodCondition {
 	if s.Sandbox != nil {
 		created = s.Sandbox.CreatedAt
 	}
-	network := s.Sandbox != nil && s.Sandbox.Alive && s.Sandbox.Network == runner.NetworkReady
 	ready := s.ready()
 	containersReady := ready
 	containersReady.Type = corev1.ContainersReady
 	s.gates(&ready)
 	all := append(containersOf(s).resizing(), []corev1.PodCondition{
-		condition(corev1.PodReadyToStartContainers, network, created),
+		s.networked(created),
 		containersOf(s).initializedCondition(created),
 		ready,
 		containersReady,
