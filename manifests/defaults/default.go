@@ -239,8 +239,7 @@ func defaultPodResources(spec *corev1.PodSpec) {
 		}
 	}
 	for name, limit := range r.Limits {
-		known := name == corev1.ResourceCPU || name == corev1.ResourceMemory || manifests.IsHugePage(name)
-		if _, has := requests[name]; known && !has {
+		if _, has := requests[name]; ofPods(name) && !has {
 			requests[name] = limit.DeepCopy()
 		}
 	}
@@ -252,6 +251,43 @@ func defaultPodResources(spec *corev1.PodSpec) {
 			r.Requests[name] = q
 		}
 	}
+}
+
+// PodLimits completes the limits of a defaulted pod as a whole, where it has any resources, as the API server does when a pod is created: what
+// each container has a limit of is limited to what they have together, or to the pod's request if that is more. It must not be done to a pod
+// that may be running already, since it can change the class of the pod.
+func PodLimits(spec *corev1.PodSpec) {
+	if spec.Resources == nil {
+		return
+	}
+	together := manifests.AggregateLimits(spec)
+	for name, request := range spec.Resources.Requests {
+		if _, has := spec.Resources.Limits[name]; has || !ofPods(name) || !eachLimits(spec, name) {
+			continue
+		}
+		limit := together[name]
+		if request.Cmp(limit) > 0 {
+			limit = request
+		}
+		if spec.Resources.Limits == nil {
+			spec.Resources.Limits = corev1.ResourceList{}
+		}
+		spec.Resources.Limits[name] = limit.DeepCopy()
+	}
+}
+
+func eachLimits(spec *corev1.PodSpec, name corev1.ResourceName) bool {
+	for c := range manifests.AllContainers(spec) {
+		if _, has := c.Resources.Limits[name]; !has {
+			return false
+		}
+	}
+	return true
+}
+
+// ofPods reports whether a resource can be that of a pod as a whole.
+func ofPods(name corev1.ResourceName) bool {
+	return name == corev1.ResourceCPU || name == corev1.ResourceMemory || manifests.IsHugePage(name)
 }
 
 // roundToMilli rounds quantities up to the precision the API keeps.

@@ -103,3 +103,29 @@ func TestResourcesOfThePodAreCompleted(t *testing.T) {
 		})
 	}
 }
+
+func TestLimitsOfANewPodAreCompleted(t *testing.T) {
+	for _, c := range []struct{ name, pod, containers, want string }{
+		{"none", "", "{limits: {cpu: 1}}", "null"},
+		{"those of the containers", "{requests: {cpu: 1}}", "{limits: {cpu: 2, memory: 1Gi}}", `{"limits":{"cpu":"2","memory":"1Gi"},"requests":{"cpu":"1","memory":"1Gi"}}`},
+		{"the request if it is more", "{requests: {cpu: 3}}", "{limits: {cpu: 2}}", `{"limits":{"cpu":"3"},"requests":{"cpu":"3"}}`},
+		{"what is written stays", "{limits: {cpu: 4}}", "{limits: {cpu: 2}}", `{"limits":{"cpu":"4"},"requests":{"cpu":"2"}}`},
+		{"no limit where a container has none", "{requests: {cpu: 1}}", "{requests: {cpu: 1}}", `{"requests":{"cpu":"1"}}`},
+		{"none of what a pod cannot have", "{requests: {cpu: 1}}", "{limits: {cpu: 1, ephemeral-storage: 1Gi}}", `{"limits":{"cpu":"1"},"requests":{"cpu":"1"}}`},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			text := "spec: {containers: [{name: a, resources: " + c.containers + "}]"
+			if c.pod != "" {
+				text += ", resources: " + c.pod
+			}
+			pod := manifesttest.Pod(t, text+"}")
+			for range 2 {
+				Pod(pod)
+				PodLimits(&pod.Spec)
+				if b, err := json.Marshal(pod.Spec.Resources); err != nil || string(b) != c.want {
+					t.Errorf("got %s, %v, want %s", b, err, c.want)
+				}
+			}
+		})
+	}
+}

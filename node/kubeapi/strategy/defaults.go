@@ -137,6 +137,7 @@ func defaultStatefulSet(s *appsv1.StatefulSetSpec) {
 	if s.UpdateStrategy.Type == appsv1.RollingUpdateStatefulSetStrategyType {
 		defaultPtr(&s.UpdateStrategy.RollingUpdate, appsv1.RollingUpdateStatefulSetStrategy{})
 		defaultPtr(&s.UpdateStrategy.RollingUpdate.Partition, 0)
+		defaultPtr(&s.UpdateStrategy.RollingUpdate.MaxUnavailable, intstr.FromInt32(1))
 	}
 	defaultPtr(&s.PersistentVolumeClaimRetentionPolicy, appsv1.StatefulSetPersistentVolumeClaimRetentionPolicy{})
 	defaultTo(&s.PersistentVolumeClaimRetentionPolicy.WhenDeleted, appsv1.RetainPersistentVolumeClaimRetentionPolicyType)

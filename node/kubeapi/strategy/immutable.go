@@ -70,18 +70,11 @@ func immutable(old, now kinds.Object) field.ErrorList {
 	case *networkingv1.IngressClass:
 		return same(spec.Child("controller"), o.Spec.Controller, now.(*networkingv1.IngressClass).Spec.Controller)
 	case *rbacv1.RoleBinding:
-		return immutableRole(o.RoleRef, now.(*rbacv1.RoleBinding).RoleRef)
+		return same(field.NewPath("roleRef"), o.RoleRef, now.(*rbacv1.RoleBinding).RoleRef)
 	case *rbacv1.ClusterRoleBinding:
-		return immutableRole(o.RoleRef, now.(*rbacv1.ClusterRoleBinding).RoleRef)
+		return same(field.NewPath("roleRef"), o.RoleRef, now.(*rbacv1.ClusterRoleBinding).RoleRef)
 	}
 	return nil
-}
-
-func immutableRole(was, is rbacv1.RoleRef) field.ErrorList {
-	if was == is {
-		return nil
-	}
-	return field.ErrorList{field.Invalid(field.NewPath("roleRef"), is, "cannot change roleRef")}
 }
 
 // immutableData checks ConfigMaps and Secrets: was and is are the values of immutable, same says which fields are unchanged.
@@ -101,15 +94,19 @@ func immutableData(was, is *bool, same map[string]bool) (errs field.ErrorList) {
 	return errs
 }
 
-func immutableStatefulSet(spec *field.Path, old, now *appsv1.StatefulSetSpec) field.ErrorList {
-	rest := *now
-	rest.Replicas, rest.Template, rest.UpdateStrategy, rest.MinReadySeconds = old.Replicas, old.Template, old.UpdateStrategy, old.MinReadySeconds
-	rest.Ordinals, rest.RevisionHistoryLimit, rest.PersistentVolumeClaimRetentionPolicy = old.Ordinals, old.RevisionHistoryLimit, old.PersistentVolumeClaimRetentionPolicy
-	if equality.Semantic.DeepEqual(&rest, old) {
-		return nil
+func immutableStatefulSet(spec *field.Path, old, now *appsv1.StatefulSetSpec) (errs field.ErrorList) {
+	for _, f := range []struct {
+		name    string
+		is, was any
+	}{
+		{"selector", now.Selector, old.Selector},
+		{"volumeClaimTemplates", now.VolumeClaimTemplates, old.VolumeClaimTemplates},
+		{"serviceName", now.ServiceName, old.ServiceName},
+		{"podManagementPolicy", now.PodManagementPolicy, old.PodManagementPolicy},
+	} {
+		errs = append(errs, apivalidation.ValidateImmutableField(f.is, f.was, spec.Child(f.name))...)
 	}
-	return field.ErrorList{field.Forbidden(spec, "updates to statefulset spec for fields other than 'replicas', 'ordinals', 'template', 'updateStrategy', "+
-		"'revisionHistoryLimit', 'persistentVolumeClaimRetentionPolicy' and 'minReadySeconds' are forbidden")}
+	return errs
 }
 
 // immutableJob allows changing the completions of an Indexed Job together with its parallelism, and the scheduling fields and resources of

@@ -55,7 +55,7 @@ func TestWhatMayNotChange(t *testing.T) {
 		{"networking.k8s.io/v1 IngressClass", "spec: {controller: a.example/c}", "spec: {controller: b.example/c}", "spec.controller"},
 		{"apps/v1 DaemonSet", apps("b", ""), apps("c", ""), "spec.selector"},
 		{"apps/v1 StatefulSet", apps("b", ""), apps("b", "replicas: 2, minReadySeconds: 1, updateStrategy: {type: OnDelete}, "), ""},
-		{"apps/v1 StatefulSet", apps("b", ""), apps("b", "serviceName: x, "), "spec"},
+		{"apps/v1 StatefulSet", apps("b", ""), apps("b", "serviceName: x, "), "spec.serviceName"},
 		{"batch/v1 Job", job("", "i"), job("parallelism: 2, completions: 1, suspend: true, ", "i"), ""},
 		{"batch/v1 Job", job("", "i"), job("completions: 2, ", "i"), "spec.completions"},
 		{"batch/v1 Job", job("", "i"), job("completionMode: Indexed, ", "i"), "spec.completionMode"},

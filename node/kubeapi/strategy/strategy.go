@@ -23,6 +23,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"monopod/manifests"
+	"monopod/manifests/defaults"
 	"monopod/node/kubeapi/kinds"
 )
 
@@ -64,6 +65,9 @@ func Create(k *kinds.Kind, o kinds.Object, g NewMetadata) error {
 	}
 	copyStatus(k, o, k.New())
 	Default(k, o)
+	if pod, ok := o.(*corev1.Pod); ok {
+		defaults.PodLimits(&pod.Spec)
+	}
 	return validate(k, o)
 }
 

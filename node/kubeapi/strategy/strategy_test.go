@@ -79,6 +79,13 @@ func TestCreate(t *testing.T) {
 			is(t, Create(kindOf(t, o), o, given), c.code, c.text)
 		})
 	}
+	one := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1")}
+	whole := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "x"}, Spec: corev1.PodSpec{
+		Resources: &corev1.ResourceRequirements{Requests: one}, Containers: []corev1.Container{{Name: "c", Image: "i", Resources: corev1.ResourceRequirements{Limits: one}}},
+	}}
+	if err := Create(kindOf(t, whole), whole, given); err != nil || whole.Spec.Resources.Limits.Cpu().String() != "1" {
+		t.Errorf("limits of a pod as a whole: %v, %v", err, whole.Spec.Resources)
+	}
 	node := &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: "x", Namespace: "dropped"}}
 	if err := Create(kindOf(t, node), node, NewMetadata{}); err != nil || node.Namespace != "" {
 		t.Errorf("kinds without namespaces: %v, %v", err, node.Namespace)
@@ -491,7 +498,7 @@ func TestManager(t *testing.T) {
 	t.Parallel()
 	for _, c := range [][3]string{
 		{"given", "kubectl/v1", "given"},
-		{"", "kubectl/v1.36 (linux/amd64)", "kubectl"},
+		{"", "kubectl/v1.37 (linux/amd64)", "kubectl"},
 		{"", "", "unknown"},
 		{"", "/x", "unknown"},
 		{"", "a\x01b\u00e4/1", "ab"},
@@ -522,7 +529,7 @@ func TestDefaults(t *testing.T) {
 		}},
 		{&appsv1.StatefulSet{Spec: appsv1.StatefulSetSpec{Template: template, VolumeClaimTemplates: make([]corev1.PersistentVolumeClaim, 1)}}, func(o kinds.Object) bool {
 			s := o.(*appsv1.StatefulSet).Spec
-			return *s.UpdateStrategy.RollingUpdate.Partition == 0 && s.PodManagementPolicy == appsv1.OrderedReadyPodManagement &&
+			return *s.UpdateStrategy.RollingUpdate.Partition == 0 && s.UpdateStrategy.RollingUpdate.MaxUnavailable.IntVal == 1 && s.PodManagementPolicy == appsv1.OrderedReadyPodManagement &&
 				s.VolumeClaimTemplates[0].Status.Phase == corev1.ClaimPending && s.PersistentVolumeClaimRetentionPolicy.WhenScaled == appsv1.RetainPersistentVolumeClaimRetentionPolicyType
 		}},
 		{&appsv1.DaemonSet{}, func(o kinds.Object) bool {
