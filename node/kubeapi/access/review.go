@@ -102,12 +102,9 @@ func checkMeta(meta *metav1.ObjectMeta, namespace string) field.ErrorList {
 
 // checkAttributes validates the attributes of a review.
 func checkAttributes(spec *authorizationv1.SubjectAccessReviewSpec) field.ErrorList {
-	at := field.NewPath("spec")
-	switch r, path := spec.ResourceAttributes, spec.NonResourceAttributes; {
-	case r != nil && path != nil:
-		return field.ErrorList{field.Invalid(at.Child("nonResourceAttributes"), path.Path, "cannot be specified in combination with resourceAttributes")}
-	case r == nil && path == nil:
-		return field.ErrorList{field.Invalid(at.Child("resourceAttributes"), nil, "exactly one of nonResourceAttributes or resourceAttributes must be specified")}
+	if (spec.ResourceAttributes == nil) == (spec.NonResourceAttributes == nil) {
+		return field.ErrorList{field.Invalid(field.NewPath("spec"), spec.NonResourceAttributes,
+			"exactly one of nonResourceAttributes or resourceAttributes must be specified")}
 	}
 	return nil
 }

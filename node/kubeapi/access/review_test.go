@@ -119,7 +119,7 @@ func TestReviewsThatAreInvalid(t *testing.T) {
 		want string
 		code int32
 	}{
-		"both":        {&authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: pods("get", ""), NonResourceAttributes: path}}, "cannot be specified in combination", 422},
+		"both":        {&authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: pods("get", ""), NonResourceAttributes: path}}, "exactly one of", 422},
 		"neither":     {&authorizationv1.SelfSubjectAccessReview{}, "exactly one of", 422},
 		"a name":      {&authorizationv1.SelfSubjectAccessReview{ObjectMeta: named, Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: pods("get", "")}}, "must be empty", 422},
 		"nobody":      {&authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{ResourceAttributes: pods("get", "")}}, "at least one of user or group", 422},
