@@ -86,7 +86,7 @@ $(BIN)/tools/containerd: $(MODULES)/containerd.mod $(MODULES)/containerd.sum
 KUBERNETES := $(CACHE)/kubernetes
 KUBE_MOD   := .ci/modules/kubernetes.mod
 KUBE_PROGRAMS := kube-apiserver kube-controller-manager kube-scheduler kubectl
-KUBE_LINK  := $(addprefix -X k8s.io/component-base/version.,gitVersion=v1.36.3 gitMajor=1 gitMinor=36 gitTreeState=clean)
+KUBE_LINK  := $(addprefix -X k8s.io/component-base/version.,gitVersion=v1.37.2 gitMajor=1 gitMinor=37 gitTreeState=clean)
 
 .PHONY: kubernetes test-apiserver
 
@@ -108,18 +108,18 @@ test-apiserver: kubernetes e2e-tests
 # Unmodified clients of the Kubernetes API, each from its own modules, and programs built with their libraries. Their modules have
 # the versions of ours where they can, and there is no -trimpath: what tests compile is not compiled again.
 CLIENTS  := $(CACHE)/clients
-OLD_LINK := $(addprefix -X k8s.io/component-base/version.,gitVersion=v1.34.4 gitMajor=1 gitMinor=34 gitTreeState=clean)
+OLD_LINK := $(addprefix -X k8s.io/component-base/version.,gitVersion=v1.35.4 gitMajor=1 gitMinor=35 gitTreeState=clean)
 CLIENT   := $(GO) build -p 1 -ldflags "-s -w $(OLD_LINK)"
 # These two also run in images without a C library. Without cgo, all that imports net would be compiled again.
 IN_PODS  := $(GO) build -p 1 -ldflags "-s -w -linkmode external -extldflags -static"
 
 .PHONY: clients test-clients
-clients: $(addprefix $(CLIENTS)/,discover operator helm3 helm4 kubectl-1.34 k9s)
+clients: $(addprefix $(CLIENTS)/,discover operator helm3 helm4 kubectl-1.35 k9s)
 
 $(CLIENTS)/helm%: .ci/modules/helm.mod
 	$(CLIENT) -modfile=$< -o $@ helm.sh/helm/v$*/cmd/helm
 
-$(CLIENTS)/kubectl-1.34: .ci/modules/kubectl.mod
+$(CLIENTS)/kubectl-1.35: .ci/modules/kubectl.mod
 	$(CLIENT) -modfile=$< -o $@ k8s.io/kubernetes/cmd/kubectl
 
 # k9s pins other versions of most of its 2,200 packages, so it shares little with the other programs: some minutes, once.

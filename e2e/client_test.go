@@ -78,11 +78,11 @@ func (k *kubectl) with(t *testing.T, program string) *kubectl {
 	return &kubectl{t: t, program: clientProgram(t, program), kubeconfig: k.kubeconfig, env: k.env}
 }
 
-// TestClientOfTwoMinorsAgo: kubectl 1.34 does what kubectl 1.36 does.
+// TestClientOfTwoMinorsAgo: kubectl 1.35 does what kubectl 1.37 does.
 func TestClientOfTwoMinorsAgo(t *testing.T) {
 	testEachCommand(t, func(t *testing.T, k *kubectl) *kubectl {
-		old := k.with(t, "kubectl-1.34")
-		if out := old.prints("version", "--client"); !strings.Contains(out, "v1.34") {
+		old := k.with(t, "kubectl-1.35")
+		if out := old.prints("version", "--client"); !strings.Contains(out, "v1.35") {
 			t.Errorf("it is %s", out)
 		}
 		return old

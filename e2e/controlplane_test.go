@@ -340,10 +340,10 @@ func (p *plane) rollouts() (images []string) {
 
 func TestControlPlaneManifests(t *testing.T) {
 	p := newPlane(t)
-	const images = "--registry registry.example/k8s --version v1.36.3 --etcd-version 3.6.8-0"
+	const images = "--registry registry.example/k8s --version v1.37.2 --etcd-version 3.7.0-0"
 	p.does("examples/control-plane/render.sh " + images + " --image kube-scheduler=registry.example/mine/scheduler:7 --soak=0s")
 	same(t, "images", p.rollouts(), []string{
-		"registry.example/k8s/etcd:3.6.8-0", "registry.example/k8s/kube-apiserver:v1.36.3", "registry.example/k8s/kube-controller-manager:v1.36.3", "registry.example/mine/scheduler:7",
+		"registry.example/k8s/etcd:3.7.0-0", "registry.example/k8s/kube-apiserver:v1.37.2", "registry.example/k8s/kube-controller-manager:v1.37.2", "registry.example/mine/scheduler:7",
 	})
 	for _, name := range planeOrder() {
 		text := string(p.file("manifests/" + name + ".yaml"))
@@ -629,9 +629,9 @@ func TestControlPlaneExample(t *testing.T) {
 	in := newInstance(t)
 	p.join(in)
 	in.start()
-	p.programs("programs", "1.36.3", "")
-	p.programs("programs-1.36.4", "1.36.4", "")
-	p.programs("programs-1.36.5", "1.36.5", "kube-apiserver")
+	p.programs("programs", "1.37.2", "")
+	p.programs("programs-1.37.3", "1.37.3", "")
+	p.programs("programs-1.37.4", "1.37.4", "kube-apiserver")
 
 	typed := slices.DeleteFunc(commands(t, "../examples/control-plane/README.md"), isJoining) // stand-ins know no nodes
 	upgraded, removed := slices.IndexFunc(typed, func(s string) bool { return strings.Contains(s, "upgrade.sh") }), slices.IndexFunc(typed, func(s string) bool { return strings.Contains(s, "down.sh") })
@@ -641,13 +641,13 @@ func TestControlPlaneExample(t *testing.T) {
 	for _, line := range typed[:upgraded-1] {
 		p.does(line)
 	}
-	p.runs(in, "3.6.8", "v1.36.3")
+	p.runs(in, "3.7.0", "v1.37.2")
 	p.answers()
 
 	for _, line := range typed[upgraded-1 : removed] {
 		p.does(line)
 	}
-	before := p.runs(in, "3.6.9", "v1.36.4")
+	before := p.runs(in, "3.7.1", "v1.37.3")
 	var last int64
 	for _, name := range planeOrder() {
 		started, ready := p.moments(in, name)
@@ -716,16 +716,16 @@ func (p *plane) broken(in *instance, before map[string]corev1.Pod) {
 	// it is to fail soon; the annotation alone restarts nothing
 	p.does("sed -i 's/ready-deadline: 1m/ready-deadline: 4s/' kubernetes/manifests/kube-apiserver.yaml && examples/control-plane/up.sh")
 	written := tree(t, filepath.Join(p.etc, "manifests"))
-	p.does("examples/control-plane/images.sh --registry localhost --version v1.36.5 --etcd-version 3.6.10 programs-1.36.5")
-	p.refuses("examples/control-plane/upgrade.sh --version v1.36.5 --etcd-version 3.6.10", 1, "the upgrade has failed; the manifests and all pods are as they were before")
+	p.does("examples/control-plane/images.sh --registry localhost --version v1.37.4 --etcd-version 3.7.2 programs-1.37.4")
+	p.refuses("examples/control-plane/upgrade.sh --version v1.37.4 --etcd-version 3.7.2", 1, "the upgrade has failed; the manifests and all pods are as they were before")
 	same(t, "manifests", flat(tree(t, filepath.Join(p.etc, "manifests"))), flat(written))
-	after := p.runs(in, "3.6.9", "v1.36.4")
+	after := p.runs(in, "3.7.1", "v1.37.3")
 	for _, name := range planeOrder() {
 		if same := containerID(after[name], name) == containerID(before[name], name); !same && name != "etcd" && name != "kube-apiserver" {
 			t.Errorf("%s was touched", name)
 		}
 	}
-	if b, err := os.ReadFile(filepath.Join(p.data, "versions")); err != nil || string(b) != "1.36.3\n1.36.4\n1.36.5\n1.36.4\n" {
+	if b, err := os.ReadFile(filepath.Join(p.data, "versions")); err != nil || string(b) != "1.37.2\n1.37.3\n1.37.4\n1.37.3\n" {
 		t.Errorf("etcd has run as %q: %v", b, err)
 	}
 	for name, outcome := range map[string]string{"etcd": "Reverted", "kube-apiserver": "Failed", "kube-controller-manager": "Reverted", "kube-scheduler": "Reverted"} {

@@ -29,15 +29,15 @@ func TestKubectlShowsAControlPlaneThatItsNodeRuns(t *testing.T) {
 	p.join(in)
 	p.env = append(p.env, "NODE_NAME=e2e", "READY_DEADLINE=3m", "PATH="+filepath.Join(p.dir, "programs")+":"+os.Getenv("PATH"))
 	programs := apitest.Programs(t)
-	for _, dir := range []string{"programs", "programs-1.36.4"} {
+	for _, dir := range []string{"programs", "programs-1.37.3"} {
 		p.link(programs, dir, "kubectl")
 	}
 	p.link(programs, "programs", planeOrder()...)
-	p.link(programs, "programs-1.36.4", "etcd", "kube-apiserver")
+	p.link(programs, "programs-1.37.3", "etcd", "kube-apiserver")
 	in.start()
 
 	typed := commands(t, "../examples/control-plane/README.md")
-	upgrade := slices.IndexFunc(typed, func(line string) bool { return strings.Contains(line, "images.sh") && strings.Contains(line, "1.36.4") })
+	upgrade := slices.IndexFunc(typed, func(line string) bool { return strings.Contains(line, "images.sh") && strings.Contains(line, "1.37.3") })
 	for _, line := range typed[:upgrade] {
 		out := p.does(line)
 		for _, want := range map[string][]string{"get nodes": {`(?m)^e2e +Ready `}, "get pods": planeMirrors(), "logs": {"."}}[kubectlVerb(line)] {
@@ -46,7 +46,7 @@ func TestKubectlShowsAControlPlaneThatItsNodeRuns(t *testing.T) {
 			}
 		}
 	}
-	before := p.runs(in, "3.6.8", "v1.36.3")
+	before := p.runs(in, "3.7.0", "v1.37.2")
 	p.kubectl("create configmap -n default kept --from-literal=word=stored")
 
 	p.testDeleted(in, before)
@@ -136,7 +136,7 @@ func (p *plane) testDeleted(in *instance, before map[string]corev1.Pod) {
 	for _, name := range planeOrder() {
 		p.shown(in, name, containerID(before[name], name), "")
 	}
-	after := p.runs(in, "3.6.8", "v1.36.3")
+	after := p.runs(in, "3.7.0", "v1.37.2")
 	for _, name := range planeOrder() {
 		if containerID(after[name], name) != containerID(before[name], name) {
 			t.Errorf("%s was restarted", name)
@@ -159,8 +159,8 @@ func (p *plane) testKilled(in *instance, before map[string]corev1.Pod) {
 func (p *plane) testUpgradeOfWhatReports(in *instance, before map[string]corev1.Pod) {
 	t := p.t
 	t.Helper()
-	const images = "--image etcd=localhost/etcd:3.6.9 --image kube-apiserver=localhost/kube-apiserver:v1.36.4"
-	p.does("examples/control-plane/images.sh " + images + " programs-1.36.4")
+	const images = "--image etcd=localhost/etcd:3.7.1 --image kube-apiserver=localhost/kube-apiserver:v1.37.3"
+	p.does("examples/control-plane/images.sh " + images + " programs-1.37.3")
 	p.does("examples/control-plane/upgrade.sh " + images)
 	all, err := in.pods()
 	if err != nil {

@@ -152,8 +152,8 @@ func (k *kubectl) changesItsTerminal() {
 	u.ends()
 }
 
-// debugsCopiesAndTheNode: `kubectl debug --copy-to` and `kubectl debug node/NAME`. The default profile of kubectl 1.34 copies the annotation
-// of mirror pods, which kube-apiserver rejects too: for pods from files it needs --profile=general, the default of 1.36.
+// debugsCopiesAndTheNode: `kubectl debug --copy-to` and `kubectl debug node/NAME`. The default profile of kubectl 1.35 copies the annotation
+// of mirror pods, which kube-apiserver rejects too: for pods from files it needs --profile=general, the default of 1.37.
 func (k *kubectl) debugsCopiesAndTheNode(in *instance) {
 	admin, t := k, k.t
 	t.Helper()

@@ -328,7 +328,7 @@ func TestAnHTTPHookReachesThePod(t *testing.T) {
 	})
 	in.drop("http")
 	in.gone("http")
-	d.wait("bye-kube-lifecycle/1.36")
+	d.wait("bye-kube-lifecycle/1.37")
 }
 
 func TestAPodThatIsTooOldFailsForGood(t *testing.T) {

@@ -124,6 +124,7 @@ func TestKeysOfAKubeletThatMonopodLacksAreNotTakenForMisspelledOnes(t *testing.T
 		"featureGates":       "monopod has no featureGates, it is a setting of the kubelet only; remove it",
 		"featuregates":       "monopod has no featuregates, it is a setting of the kubelet only; remove it",
 		"kubeAPIQPS":         "monopod has no kubeAPIQPS, it is a setting of the kubelet only; remove it",
+		"defaultPodSysctls":  "monopod has no defaultPodSysctls, it is a setting of the kubelet only; remove it",
 		"podManifestPath":    "unknown key; monopod calls it staticPodPath",
 		"hostnameOverride":   "unknown key; monopod calls it nodeName",
 		"logging.verbosity":  "unknown key; monopod calls it logging.level",

@@ -80,7 +80,7 @@ func resolveHTTP(get *corev1.HTTPGetAction, c *corev1.Container, ip string) (Hoo
 	if u.Scheme == "" {
 		u.Scheme = "http"
 	}
-	header := http.Header{"User-Agent": {"kube-lifecycle/1.36"}, "Accept": {"*/*"}, "Connection": {"close"}}
+	header := http.Header{"User-Agent": {"kube-lifecycle/1.37"}, "Accept": {"*/*"}, "Connection": {"close"}}
 	seen := map[string]bool{}
 	for _, h := range get.HTTPHeaders {
 		key := http.CanonicalHeaderKey(h.Name)

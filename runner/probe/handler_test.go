@@ -211,7 +211,7 @@ func TestHTTP2WithoutTLS(t *testing.T) {
 	}
 	h := http2(port, "/echo?a=b%20c")
 	h.HTTPGet.HTTPHeaders = []corev1.HTTPHeader{{Name: "host", Value: "web.example"}, {Name: "X-A", Value: "1"}}
-	if o := ask(t, h); o.Output != "web.example /echo?a=b%20c\nAccept=*/*\nUser-Agent=kube-probe/1.36\nX-A=1\n" {
+	if o := ask(t, h); o.Output != "web.example /echo?a=b%20c\nAccept=*/*\nUser-Agent=kube-probe/1.37\nX-A=1\n" {
 		t.Errorf("the server was asked\n%s", o.Output)
 	}
 	check(t, ask(t, httpGet(port, "/ok")), Failure, "")
@@ -230,7 +230,7 @@ func TestHTTPHeaders(t *testing.T) {
 		headers []corev1.HTTPHeader
 		want    string
 	}{
-		{"those of every probe", nil, fmt.Sprintf("127.0.0.1:%d /echo?a=b%%20c\nAccept=*/*\nConnection=close\nUser-Agent=kube-probe/1.36\nclosing\n", port)},
+		{"those of every probe", nil, fmt.Sprintf("127.0.0.1:%d /echo?a=b%%20c\nAccept=*/*\nConnection=close\nUser-Agent=kube-probe/1.37\nclosing\n", port)},
 		{
 			"the manifest's own come instead and besides",
 			[]corev1.HTTPHeader{{Name: "host", Value: "web.example"}, {Name: "user-agent", Value: "me"}, {Name: "X-A", Value: "1"}, {Name: "x-a", Value: "2"}, {Name: "Accept", Value: "text/html"}},

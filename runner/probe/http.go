@@ -18,7 +18,7 @@ import (
 )
 
 // UserAgent is the user agent of HTTP probes; programs recognize probes by its prefix.
-const UserAgent = "kube-probe/1.36"
+const UserAgent = "kube-probe/1.37"
 
 // httpHandler makes GET requests.
 type httpHandler struct {

@@ -46,7 +46,7 @@ func Nearest(name string, known []string) string {
 	return best
 }
 
-// kubeletKeys are the top-level keys of a KubeletConfiguration (Kubernetes 1.36). Those that monopod does not have get an error that
+// kubeletKeys are the top-level keys of a KubeletConfiguration (Kubernetes 1.37). Those that monopod does not have get an error that
 // explains this, instead of a far-fetched suggestion.
 const kubeletKeys = `
 enableServer staticPodPath podLogsDir syncFrequency fileCheckFrequency httpCheckFrequency staticPodURL staticPodURLHeader
@@ -64,7 +64,7 @@ maxParallelImagePulls evictionHard evictionSoft evictionSoftGracePeriod eviction
 evictionMaxPodGracePeriod evictionMinimumReclaim mergeDefaultEvictionSettings podsPerCore enableControllerAttachDetach
 protectKernelDefaults makeIPTablesUtilChains iptablesMasqueradeBit iptablesDropBit featureGates failSwapOn memorySwap
 containerLogMaxSize containerLogMaxFiles containerLogMaxWorkers containerLogMonitorInterval
-configMapAndSecretChangeDetectionStrategy allowedUnsafeSysctls kernelMemcgNotification systemReserved kubeReserved
+configMapAndSecretChangeDetectionStrategy defaultPodSysctls allowedUnsafeSysctls kernelMemcgNotification systemReserved kubeReserved
 systemReservedCgroup kubeReservedCgroup enforceNodeAllocatable reservedSystemCPUs showHiddenMetricsForVersion logging
 enableSystemLogHandler enableSystemLogQuery shutdownGracePeriod shutdownGracePeriodCriticalPods
 shutdownGracePeriodByPodPriority reservedMemory enableProfilingHandler enableDebugFlagsHandler seccompDefault

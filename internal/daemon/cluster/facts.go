@@ -23,7 +23,7 @@ import (
 )
 
 // kubernetesVersion is the Kubernetes release whose kubelet the Node reports: the one that the tests run against.
-const kubernetesVersion = "v1.36.3"
+const kubernetesVersion = "v1.37.2"
 
 // kubeletVersion returns the version in the Node. Clients parse it as a Kubernetes version, and compare it.
 func kubeletVersion(monopod string) string {

@@ -263,8 +263,8 @@ func TestTheNodeShowsAVersionOfKubernetes(t *testing.T) {
 		t.Errorf("%s is not the release that the tests run against", kubernetesVersion)
 	}
 	for monopod, want := range map[string]string{
-		"devel": "v1.36.3+monopod-devel", "v0.4.1": "v1.36.3+monopod-0.4.1", "devel-0123456789ab-dirty": "v1.36.3+monopod-devel-0123456789ab-dirty",
-		"v0.0.0-20260101000000-0123456789ab+dirty": "v1.36.3+monopod-0.0.0-20260101000000-0123456789ab-dirty",
+		"devel": "v1.37.2+monopod-devel", "v0.4.1": "v1.37.2+monopod-0.4.1", "devel-0123456789ab-dirty": "v1.37.2+monopod-devel-0123456789ab-dirty",
+		"v0.0.0-20260101000000-0123456789ab+dirty": "v1.37.2+monopod-0.0.0-20260101000000-0123456789ab-dirty",
 	} {
 		got := kubeletVersion(monopod)
 		v, err := utilversion.ParseSemantic(got)

@@ -25,7 +25,7 @@ func TestTheAPIServerStartsPausesAndComesBack(t *testing.T) {
 	s.Must(http.MethodGet, "/api/v1/namespaces/kept", nil, nil)
 	var version string
 	s.Must(http.MethodGet, "/version", nil, &version)
-	if !strings.Contains(version, "v1.36.3") {
+	if !strings.Contains(version, "v1.37.2") {
 		t.Error(version)
 	}
 }

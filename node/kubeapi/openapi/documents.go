@@ -3,33 +3,33 @@
 package openapi
 
 // Checksum is the checksum of the generator's inputs.
-const Checksum = "a7ae2665353e2e57359da06992a0c1dd"
+const Checksum = "5216ece9d6746cbfe4c7eb9b5c3b2cdd"
 
 // documents returns the documents by their path; those of version 2 by their path and form. Those that
 // also describe inert kinds have the suffix inert.
 func documents() map[string]document {
 	return map[string]document{
-		"/openapi/v3/api/v1":                                  {file: "data/v3/api__v1.json.gz", hash: "59968BCD3921EB901BA5E05EECD6039C"},
-		"/openapi/v3/apis/apps/v1":                            {file: "data/v3/apis__apps__v1.json.gz", hash: "EB9292DCEBC3C964B0E7168ADB348726"},
-		"/openapi/v3/apis/authentication.k8s.io/v1":           {file: "data/v3/apis__authentication.k8s.io__v1.json.gz", hash: "AEB06A456F6344CCA1CFB208E1251A17"},
-		"/openapi/v3/apis/authorization.k8s.io/v1":            {file: "data/v3/apis__authorization.k8s.io__v1.json.gz", hash: "8A176BDC4D25D087C6A8F23280F032B4"},
-		"/openapi/v3/apis/batch/v1":                           {file: "data/v3/apis__batch__v1.json.gz", hash: "270101E33BBEAC4C393D044068E10E82"},
-		"/openapi/v3/apis/coordination.k8s.io/v1":             {file: "data/v3/apis__coordination.k8s.io__v1.json.gz", hash: "5238336B61B220C7B34BCCA3DE277865"},
-		"/openapi/v3/apis/discovery.k8s.io/v1":                {file: "data/v3/apis__discovery.k8s.io__v1.json.gz", hash: "A28F66347EAD5071883757A8D2587DAB"},
-		"/openapi/v3/apis/events.k8s.io/v1":                   {file: "data/v3/apis__events.k8s.io__v1.json.gz", hash: "1FAC63F05B3F8D07C5CF7E0DED8E741C"},
+		"/openapi/v3/api/v1":                                  {file: "data/v3/api__v1.json.gz", hash: "CE241DA19E88C2E513EE200A357AA3B9"},
+		"/openapi/v3/apis/apps/v1":                            {file: "data/v3/apis__apps__v1.json.gz", hash: "B96476A7C0E2F49F363ABC4E8BF10C26"},
+		"/openapi/v3/apis/authentication.k8s.io/v1":           {file: "data/v3/apis__authentication.k8s.io__v1.json.gz", hash: "09D70BC7BBCD3FFEC002E3F39E13B6B0"},
+		"/openapi/v3/apis/authorization.k8s.io/v1":            {file: "data/v3/apis__authorization.k8s.io__v1.json.gz", hash: "5E03C161248CBCD011721A9542BBD312"},
+		"/openapi/v3/apis/batch/v1":                           {file: "data/v3/apis__batch__v1.json.gz", hash: "5A5FC7D00EA3624A08061D19EDD28CE4"},
+		"/openapi/v3/apis/coordination.k8s.io/v1":             {file: "data/v3/apis__coordination.k8s.io__v1.json.gz", hash: "9F79F2D01C07D14552E5B166B5CF90E6"},
+		"/openapi/v3/apis/discovery.k8s.io/v1":                {file: "data/v3/apis__discovery.k8s.io__v1.json.gz", hash: "5B32E4BA47F08E99B74FB390D73CACD0"},
+		"/openapi/v3/apis/events.k8s.io/v1":                   {file: "data/v3/apis__events.k8s.io__v1.json.gz", hash: "44EA2C65EE67D097FF54E342F49FF747"},
 		"/openapi/v3/apis/metrics.k8s.io/v1beta1":             {file: "data/v3/apis__metrics.k8s.io__v1beta1.json.gz", hash: "EE492D206979644730E093ABA595F570"},
 		"/openapi/v3/apis/monopod.dev/v1alpha1":               {file: "data/v3/apis__monopod.dev__v1alpha1.json.gz", hash: "CFA6122553B9368676E1C743F32B90A1"},
-		"/openapi/v3/apis/node.k8s.io/v1":                     {file: "data/v3/apis__node.k8s.io__v1.json.gz", hash: "1E5919C9EC2D39ED008A6ABC5E8128E2"},
-		"/openapi/v3/apis/scheduling.k8s.io/v1":               {file: "data/v3/apis__scheduling.k8s.io__v1.json.gz", hash: "4AC42FA3F6CE89E75A3FBC80108416A2"},
-		"/openapi/v3/apis/storage.k8s.io/v1":                  {file: "data/v3/apis__storage.k8s.io__v1.json.gz", hash: "14B4E156EBCE6675772FA3C941448036"},
-		"/openapi/v2 json":                                    {file: "data/v2.json.gz", hash: "B3C268C8D7C1730554E0EE57FBDEFA35"},
-		"/openapi/v2 protobuf":                                {file: "data/v2.pb.gz", hash: "4E3B1DEB9081F65EE1959E4C04796D15"},
-		"/openapi/v3/api/v1 inert":                            {file: "data/v3/api__v1.json-inert.gz", hash: "C062CBC326DB418B53DB583925F5CF16"},
-		"/openapi/v3/apis/autoscaling/v2 inert":               {file: "data/v3/apis__autoscaling__v2.json-inert.gz", hash: "D3D1F91D7FB3C53B24A91B0F2310372F"},
-		"/openapi/v3/apis/networking.k8s.io/v1 inert":         {file: "data/v3/apis__networking.k8s.io__v1.json-inert.gz", hash: "4A3DFF3A70657257268A0897C97697BC"},
-		"/openapi/v3/apis/policy/v1 inert":                    {file: "data/v3/apis__policy__v1.json-inert.gz", hash: "54FA4ABA8DBD59E984DB43965A8F8FBB"},
-		"/openapi/v3/apis/rbac.authorization.k8s.io/v1 inert": {file: "data/v3/apis__rbac.authorization.k8s.io__v1.json-inert.gz", hash: "378D516B51A116ACB23EFDCBDDD44BDE"},
-		"/openapi/v2 json inert":                              {file: "data/v2.json-inert.gz", hash: "830B78C2CDD08753C4D6F94483CADD04"},
-		"/openapi/v2 protobuf inert":                          {file: "data/v2.pb-inert.gz", hash: "ABAFD106619776105F14D010928522F7"},
+		"/openapi/v3/apis/node.k8s.io/v1":                     {file: "data/v3/apis__node.k8s.io__v1.json.gz", hash: "495067F53C0858A5E546BF0185F603C5"},
+		"/openapi/v3/apis/scheduling.k8s.io/v1":               {file: "data/v3/apis__scheduling.k8s.io__v1.json.gz", hash: "8B460E7D3E0DBEFFC9A9AD70A793C296"},
+		"/openapi/v3/apis/storage.k8s.io/v1":                  {file: "data/v3/apis__storage.k8s.io__v1.json.gz", hash: "ECCB2DB8D6280AB7F7E0B4A1D7935E86"},
+		"/openapi/v2 json":                                    {file: "data/v2.json.gz", hash: "6D5E58909E38CFB119381875416D9C25"},
+		"/openapi/v2 protobuf":                                {file: "data/v2.pb.gz", hash: "625CD1A0070DFDE336F007A9EBDBFB38"},
+		"/openapi/v3/api/v1 inert":                            {file: "data/v3/api__v1.json-inert.gz", hash: "D11E28616F2980510DD5E340897B7DF8"},
+		"/openapi/v3/apis/autoscaling/v2 inert":               {file: "data/v3/apis__autoscaling__v2.json-inert.gz", hash: "72CAC51979CB3DCE8EC4DF509788E2B3"},
+		"/openapi/v3/apis/networking.k8s.io/v1 inert":         {file: "data/v3/apis__networking.k8s.io__v1.json-inert.gz", hash: "E938BD7B9C2BB7D1A6500F336A175990"},
+		"/openapi/v3/apis/policy/v1 inert":                    {file: "data/v3/apis__policy__v1.json-inert.gz", hash: "6DAFB3CB76D4B126FE4135D1BBDC0DA6"},
+		"/openapi/v3/apis/rbac.authorization.k8s.io/v1 inert": {file: "data/v3/apis__rbac.authorization.k8s.io__v1.json-inert.gz", hash: "47A764EC1B22D8408179B0B54470AD6B"},
+		"/openapi/v2 json inert":                              {file: "data/v2.json-inert.gz", hash: "16BD4310CD3FAB6ECE2988832B127D9E"},
+		"/openapi/v2 protobuf inert":                          {file: "data/v2.pb-inert.gz", hash: "AFD0147F54915875284F8EF30FAFB2CC"},
 	}
 }

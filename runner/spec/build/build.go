@@ -1,6 +1,6 @@
 // Package build turns a pod and an image config into the OCI runtime spec of one container.
 //
-// It owns the rules between a manifest and runc: what kubelet 1.36 and containerd's CRI plugin together request.
+// It owns the rules between a manifest and runc: what kubelet 1.37 and containerd's CRI plugin together request.
 // It is pure, and equal inputs give equal specs. It must not know containerd: its callers prepare what spec.Input
 // points to, and add the seccomp profile (SeccompFor), the AppArmor profile and the SELinux labels.
 package build
