@@ -70,8 +70,8 @@ func suiteImages(t *testing.T, dir, hosts string) {
 	nnp := append(append([]testimages.File{}, tools...), testimages.File{Path: "usr/local/bin/nnp", Content: program("nnp"), Mode: 0o755 | fs.ModeSetuid})
 	const suite = "/e2e-test-images/"
 	for ref, img := range map[string]v1.Image{
-		suite + "agnhost:2.63.0": agnhost, suite + "agnhost:2.55": agnhost, suite + "busybox:1.37.0-1": plain, "/pause:3.10.2": pause,
-		suite + "nginx:1.15-4": nginx, suite + "nginx:1.27-0": nginx, suite + "ipc-utils:1.4": plain, suite + "glibc-dns-testing:2.0.0": plain,
+		suite + "agnhost:2.66.1": agnhost, suite + "agnhost:2.55": agnhost, suite + "busybox:1.37.0-2": plain, "/pause:3.10.2": pause,
+		suite + "nginx:1.27.0-2": nginx, suite + "nginx:1.28.0-2": nginx, suite + "ipc-utils:1.4": plain, suite + "glibc-dns-testing:2.1.1": plain,
 		suite + "nonewprivs:1.4": testimages.Busybox(t, func(c *v1.Config) { config(c); c.Cmd = []string{"nnp"} }, nnp...),
 		suite + "nonroot:1.5":    reconfigured(t, plain, func(c *v1.Config) { c.User = "1234" }),
 	} {

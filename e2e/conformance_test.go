@@ -31,7 +31,7 @@ import (
 const suiteLabel = "[NodeConformance]"
 
 // suiteSpecs is their number in the pinned release.
-const suiteSpecs = 250
+const suiteSpecs = 389
 
 // suiteLanes is the number of concurrent specs, in addition to those that wait for minutes. Most specs wait, too.
 const suiteLanes = 6
@@ -41,6 +41,9 @@ var watches = regexp.MustCompile(`\*not\* be restarted|increasing restart count`
 
 // slowLabel marks specs that wait for minutes, one of them for half an hour.
 const slowLabel = "[Slow]"
+
+// many matches specs with slowLabel that take less than a minute, and are too many to run at the same time.
+var many = regexp.MustCompile(`InPlace Resize|RestartAllContainers`)
 
 // TestConformance runs Kubernetes' own specs for nodes against an instance that is the node of a real control plane. MONOPOD_CONFORMANCE
 // selects the specs: all, K/N for a fixed share of those that are not slow, or a regular expression. `make conformance` builds the required
@@ -229,7 +232,7 @@ func (s *suite) runAll(names []string) map[string]specResult {
 		switch {
 		case alone(name):
 			serial = append(serial, name)
-		case strings.Contains(name, slowLabel) || watches.MatchString(name):
+		case strings.Contains(name, slowLabel) && !many.MatchString(name) || watches.MatchString(name):
 			lanes = append(lanes, []string{name})
 		default:
 			lanes[next%suiteLanes] = append(lanes[next%suiteLanes], name)
