@@ -383,15 +383,5 @@ func exceptions() map[string]fate {
 			phase: corev1.PodPending, reason: "CreateContainerConfigError",
 			why: "there is no GPU: Pending in a cluster as well, where no node fits; a kubelet alone ignores devices that it does not know (docs/differences.md)",
 		},
-		"docs-tasks-inject-data-application-dapi-volume.yaml Pod kubernetes-downwardapi-volume-example":            readOnlyEtc(),
-		"docs-user-guide-downward-api-volume-dapi-volume-resources.yaml Pod kubernetes-downwardapi-volume-example": readOnlyEtc(),
-	}
-}
-
-// readOnlyEtc is the result of a read-only volume at /etc: /etc/hosts cannot be mounted.
-func readOnlyEtc() fate {
-	return fate{
-		phase: corev1.PodRunning, reason: "CrashLoopBackOff",
-		why: "its volume at /etc is read-only since 1.10: /etc/hosts cannot be mounted (StartError)",
 	}
 }

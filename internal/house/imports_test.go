@@ -119,7 +119,7 @@ func allowed() map[string][]string {
 		"monopod/runner/ctrd/bounded":         {"monopod/internal"},
 		"monopod/runner/ctrd/embed":           {"monopod/runner/ctrd/bounded", "monopod/runner/ctrd/embed", "monopod/internal"},
 		"monopod/runner/ctrd/logs":            {"monopod/internal"},
-		"monopod/runner/ctrd/linuxns":         {},
+		"monopod/runner/ctrd/linuxns":         {"monopod/internal/cause"},
 		"monopod/runner/ctrd/network":         {"monopod/internal", "monopod/runner/ctrd/linuxns"},
 		"monopod/runner/ctrd/network/hostcni": {},
 		"monopod/runner/ctrd/network/bandwidth": {

@@ -88,8 +88,23 @@ func (r *rollout) missing() string {
 	return ""
 }
 
+// missingOf returns what an update lacks to be complete, and an error if it will not be.
+func missingOf(ctx context.Context, c *localclient.Client, i objects.Item) (string, error) {
+	r, err := rolloutOf(i)
+	if err != nil {
+		return "", fmt.Errorf("%s/%s cannot be read: %w", strings.ToLower(i.Kind), i.Object.GetName(), err)
+	}
+	if missing := r.missing(); missing == "" || !r.waitsForUpdate() {
+		return missing, nil
+	}
+	if back := rolledBack(ctx, c, i); len(back) > 0 {
+		return "", errors.New(strings.Join(back, "\nmonopod: "))
+	}
+	return r.missing(), nil
+}
+
 // rolledBack returns why pods of a workload keep running by an earlier template.
-func (p Commands) rolledBack(ctx context.Context, c *localclient.Client, i objects.Item) (all []string) {
+func rolledBack(ctx context.Context, c *localclient.Client, i objects.Item) (all []string) {
 	pods, err := c.Pods(ctx, i.Object.GetNamespace())
 	if err != nil {
 		return nil
@@ -110,7 +125,7 @@ func (p Commands) RolloutCommand() *cobra.Command {
 		Use:     "rollout",
 		Short:   "Follow the update of a workload",
 		Long:    "`monopod rollout status` waits until an update is complete. Roll a pod back with `monopod rollback`, restart a workload with `monopod restart`.",
-		Example: "monopod rollout status deploy/web\nmonopod rollout status sts/db --timeout=2m",
+		Example: "monopod rollout status deploy/web\nmonopod rollout status deploy/web --timeout=2m",
 		Args:    program.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			return program.Usagef("expected `monopod rollout status KIND/NAME`")
@@ -161,20 +176,13 @@ func (p Commands) followRollout(ctx context.Context, c *localclient.Client, o pr
 			return err // once it has answered, it is being restarted
 		}
 		if err == nil {
-			r, err := rolloutOf(item)
+			missing, err := missingOf(ctx, c, item)
 			if err != nil {
-				return fmt.Errorf("%s cannot be read: %w", name, err)
+				return err
 			}
-			missing := r.missing()
 			if missing == "" {
 				p.Out().Printf("%s rolled out\n", name)
 				return nil
-			}
-			if r.waitsForUpdate() {
-				if back := p.rolledBack(ctx, c, item); len(back) > 0 {
-					p.Errs().Printf("monopod: %s\n", strings.Join(back, "\nmonopod: "))
-					return program.CodeError{Code: program.ExitError}
-				}
 			}
 			if missing != last {
 				p.Out().Printf("waiting for %s: %s\n", name, missing)

@@ -124,7 +124,7 @@ func (p Commands) objectState(ctx context.Context, c *localclient.Client, i obje
 	}
 	if strings.EqualFold(name, "Ready") && objects.IsWorkload(i.Kind) && i.Kind != "Job" && i.Kind != "CronJob" {
 		if wantTrue && rolled.waitsForUpdate() {
-			rolled.updated += int32(len(p.rolledBack(ctx, c, i))) // they stay as they are
+			rolled.updated += int32(len(rolledBack(ctx, c, i))) // they stay as they are
 		}
 		return (rolled.missing() == "") == wantTrue, ""
 	}

@@ -124,13 +124,7 @@ func (b *Book) decide(q *Request, pod string) (_ Entry, known bool, _ error) {
 		return e, false, foreign
 	}
 	if known && e.Pod == pod && b.stays(*q, e, want) {
-		if e.Volume != "" && q.volume(e.Volume) == nil {
-			if err := q.notShared(e.Volume); err != nil {
-				return e, true, err
-			}
-			return e, true, fmt.Errorf("PersistentVolume %q, to which claim %s is bound, was deleted", e.Volume, claim)
-		}
-		return e, true, nil
+		return e, true, q.has(e.Volume)
 	}
 	if known && e.Pod != pod && b.inUse(claim) {
 		return e, true, fmt.Errorf("claim %s is still in use by another pod", claim)
@@ -153,6 +147,17 @@ func (b *Book) decide(q *Request, pod string) (_ Entry, known bool, _ error) {
 		return e, false, fmt.Errorf("PersistentVolume %q is still in use by claim %s", e.Volume, other)
 	}
 	return b.describe(*q, e), false, nil
+}
+
+// has returns an error if the volume of a claim does not exist any more.
+func (q *Request) has(volume string) error {
+	if volume == "" || q.volume(volume) != nil {
+		return nil
+	}
+	if err := q.notShared(volume); err != nil {
+		return err
+	}
+	return fmt.Errorf("PersistentVolume %q, to which claim %s is bound, was deleted", volume, Key(q.Claim))
 }
 
 // entry returns the entry of a claim, if it is known. The error is that the storage belongs to another space, which must not lose it to

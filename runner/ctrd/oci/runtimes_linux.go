@@ -56,14 +56,14 @@ func (r *Runtimes) shipped() Runtime {
 func (r *Runtimes) handled(handler string) (Runtime, error) {
 	find := r.Handlers
 	if find == nil {
-		return Runtime{}, cause.Wrap(fmt.Errorf("there is no OCI runtime for handler %q", handler), noHandler)
+		return Runtime{}, cause.Wrap(fmt.Errorf("there is no OCI runtime for handler %q", handler), noHandler())
 	}
 	path, err := find(handler)
-	return Runtime{Path: path, Root: r.Dirs.Path("handlers", handler)}, cause.Wrap(err, noHandler)
+	return Runtime{Path: path, Root: r.Dirs.Path("handlers", handler)}, cause.Wrap(err, noHandler())
 }
 
-// noHandler is the cause of an error of a RuntimeClass.
-var noHandler = cause.Cause{Kind: cause.Sandbox, Fault: cause.Handler}
+// noHandler returns the cause of an error of a RuntimeClass.
+func noHandler() cause.Cause { return cause.Cause{Kind: cause.Sandbox, Fault: cause.Handler} }
 
 // RuntimeFor chooses the OCI runtime of a pod: that of its RuntimeClass, else the usual one, unless only the shipped one supports
 // what the pod needs.
@@ -95,7 +95,7 @@ func (r *Runtimes) CheckRuntime(ctx context.Context, pod *manifests.Pod) (manife
 	class, err := manifests.RuntimeOf(pod)
 	if err != nil {
 		if name := pod.Object.Spec.RuntimeClassName; name != nil {
-			err = cmp.Or(sharing.Refused(pod.Refs, manifests.ObjectID{Kind: "RuntimeClass", Name: *name}), cause.Wrap(err, noHandler))
+			err = cmp.Or(sharing.Refused(pod.Refs, manifests.ObjectID{Kind: "RuntimeClass", Name: *name}), cause.Wrap(err, noHandler()))
 		}
 		return class, err
 	}

@@ -157,7 +157,7 @@ func TestARuntimeClassThatCannotBeUsedIsTheCause(t *testing.T) {
 		"no such handler": {RuntimeClass: &nodev1.RuntimeClass{Handler: "runsc"}},
 	} {
 		pod := &manifests.Pod{Object: &corev1.Pod{Spec: corev1.PodSpec{RuntimeClassName: new("sandboxed")}}, Refs: refs}
-		if _, err := r.CheckRuntime(t.Context(), pod); cause.Of(err) != noHandler {
+		if _, err := r.CheckRuntime(t.Context(), pod); cause.Of(err) != noHandler() {
 			t.Errorf("%s: %v, cause %+v", name, err, cause.Of(err))
 		}
 	}
