@@ -28,7 +28,8 @@ func TestWhatBecomesOfPodsOfOthers(t *testing.T) {
 	seen, run := map[string]bool{}, map[string]bool{}
 	for _, b := range all {
 		run[b.file] = run[b.file] || b.pod != nil
-		seen[b.file] = run[b.file] || strings.Contains(b.why, "not supported")
+		// An image of a template that was not rendered is refused here; a kubelet accepts the pod, which then waits for ever.
+		seen[b.file] = run[b.file] || strings.Contains(b.why, "not supported") || strings.Contains(b.why, "is not an image name")
 		if b.pod == nil {
 			lines = append(lines, fmt.Sprintf("%s\tnot run\t-\t%s", b, b.why))
 			continue
@@ -42,7 +43,7 @@ func TestWhatBecomesOfPodsOfOthers(t *testing.T) {
 	}
 	for _, f := range corpus.Open(t) {
 		if strings.ContainsAny(f.Name[:1], "AB") && f.Kubelet == "ok" && !seen[f.Name] {
-			t.Errorf("a kubelet runs %s, and it is neither run here nor refused for a field that is not supported", f.Name)
+			t.Errorf("a kubelet runs %s, and it is neither run here nor refused for a field that is not supported or an image that is none", f.Name)
 		}
 		if strings.HasPrefix(f.Kubelet, "invalid pod") && run[f.Name] {
 			t.Errorf("%s is run, and a kubelet says of it: %s", f.Name, f.Kubelet)
