@@ -6,6 +6,7 @@ import (
 
 	"monopod/internal/cause"
 	"monopod/manifests/decode"
+	"monopod/manifests/policy"
 )
 
 // The image of a volume, and not that of the container, is the one that is missing.
@@ -15,7 +16,7 @@ func TestAMissingImageOfAVolumeIsNamed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	pods, err := decode.Pods("f", b, decode.Options{})
+	pods, err := decode.Pods("f", b, decode.Options{Policy: policy.Policy{Rejects: true}}) // as the Kubernetes API, which accepts any name
 	if err != nil {
 		t.Fatal(err)
 	}
