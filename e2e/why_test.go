@@ -212,7 +212,7 @@ func brokenManifests(registry string) []broken {
 			file: "startup-coordination", pod: "startup-coordination-example", text: func(_ *testing.T, original string) string {
 				return strings.Replace(original, standIn, registry+"/standin:1\n    imagePullPolicy: Never", 1)
 			},
-			hint: regexp.MustCompile(`imagePullPolicy is (\w+)(?s:.*)set imagePullPolicy: (\w+) in`), fix: word,
+			hint: regexp.MustCompile(`pull policy is (\w+)(?s:.*)imagePullPolicy: (\w+) in`), fix: word,
 		},
 		{
 			file: "security-context-2", pod: "security-context-demo-2", text: corrupt("runAsUser: 2000", "runAsUser: 0\n      runAsNonRoot: true"),
