@@ -189,7 +189,7 @@ func newServer(c *core, m *machineParts, sources func(context.Context) error) (*
 	routes := api.Socket.Routes()
 	maps.Copy(routes, k.api.Routes())
 	objects := &objectList{node: cfg.NodeName, state: c.state, services: c.services.Assigned, matches: cluster.Matches(m.labels, c.nodeMeta.Current), gate: c.gate, pressure: m.pressure}
-	process := &processUsage{cfg: cfg, cgroup: d.Cgroup, pressure: m.pressure, network: &c.access.Network}
+	process := &processUsage{cfg, d.Cgroup, m.pressure, &c.access.Network}
 	server = node.NewServer(node.Config{
 		Pods: c.state, Logs: logfile.New(cfg.PodLogsDir), Inputs: c.state, Whys: newExplainer(c, m), Events: c.events.Recorder,
 		Revisions: history.Revisions{Of: c.state.Rollouts}, Images: c.images, Leaving: c.state.Removals.Views, Objects: objects.list, Settings: settings,

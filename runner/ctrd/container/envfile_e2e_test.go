@@ -73,7 +73,7 @@ func TestVariablesComeFromFilesOfVolumes(t *testing.T) {
 		"mkdir /config/sub; echo DB_ADDRESS=db > /config/sub/app.env":                  "line 1: the value is not in single quotes",
 		"mkdir /config/sub; mkfifo /config/sub/app.env":                                "not a regular file",
 		"mkdir /config/sub; ln -s ../../../../../hosts /config/sub/app.env":            "leads out of the volume",
-		"mkdir /config/sub; dd if=/dev/zero of=/config/sub/app.env bs=1M count=2 2>&1": "larger than 1048576 bytes",
+		"mkdir /config/sub; dd if=/dev/zero of=/config/sub/app.env bs=1M count=2 2>&1": "at most 1048576 bytes are read",
 	} {
 		pod := envFilePod(t, "bad", script)
 		err := afterInit(t, a, pod)
