@@ -158,6 +158,7 @@ func (x *Expander) Expand(now time.Time, d model.Desired, pods []Observed) Resul
 	out.State.Keep(in.State, d.Removable)
 	x.save(now, out.State)
 	x.report(out.Problems)
+	x.dismiss(&in, pods)
 	x.replace(out.Pods, &in, pods, d.Removable)
 	made := slices.DeleteFunc(out.Pods, func(p *manifests.Pod) bool { return x.waits(p.Key()) })
 	r := Result{Pods: x.merge(d.Pods, made), Expired: out.Expired, Next: out.Next}
@@ -229,6 +230,16 @@ func (x *Expander) replace(made []*manifests.Pod, in *Input, pods []Observed, re
 		}
 		if uid := controllerOf(p); uid != "" && uid != owners[key] && removable(p.Origin) {
 			x.leaving[key] = o.Status.UID
+		}
+	}
+}
+
+// dismiss has the pods of Jobs removed that clients have deleted. Whether others follow is decided once they are gone: of what has been done,
+// none does.
+func (x *Expander) dismiss(in *Input, pods []Observed) {
+	for _, o := range pods {
+		if c := in.Pods[keyOf(o)]; c.Deleted && OfJob(c.Pod) {
+			x.leaving[keyOf(o)] = o.Status.UID
 		}
 	}
 }

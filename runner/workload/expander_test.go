@@ -165,3 +165,42 @@ func TestADroppedRunIsOver(t *testing.T) {
 	w.at(12, 10)
 	w.wantRuns(1, 0) // it does not wait for the dropped one
 }
+
+// TestADeletedPodOfAJobDoesNotDoItsWorkAgain: one that has ended goes, whether that was seen before or not, and one that runs is created again.
+func TestADeletedPodOfAJobDoesNotDoItsWorkAgain(t *testing.T) {
+	for name, document := range map[string]string{"Job": job("", "a"), "CronJob": cronJob("")} {
+		for _, seen := range []bool{true, false} {
+			w := newWorld(t, document)
+			w.settle()
+			w.at(12, 5)
+			var pod manifests.Key
+			for pod = range w.pods {
+				w.end(corev1.PodSucceeded, pod.Name)
+			}
+			if seen {
+				w.settle()
+				w.wantRuns(0, 1)
+			}
+			w.x.Deleted([]manifests.Key{pod})
+			w.settle()
+			w.wantRuns(0, 0)
+			if c := w.x.State().Crons["CronJob default/tick"]; w.x.Finished()["default/j"] != saved.Complete && (c == nil || c.Active() != 0) {
+				t.Errorf("%s: it is not complete: %+v", name, w.x.State())
+			}
+			w.restart()
+			w.settle()
+			w.wantRuns(0, 0)
+		}
+	}
+	w := newWorld(t, job("  completions: 2\n  parallelism: 2\n", "a"))
+	w.settle()
+	w.end(corev1.PodFailed, "j-1")
+	w.x.Deleted([]manifests.Key{{Namespace: "default", Name: "j-0"}, {Namespace: "default", Name: "j-1"}})
+	w.step()
+	w.want("")
+	w.step()
+	w.want("j-0=a")
+	w.now = w.now.Add(firstRetry)
+	w.step()
+	w.want("j-0=a j-1-1=a")
+}

@@ -317,10 +317,10 @@ func (r *jobRun) expired() bool {
 	return r.ttl != nil && r.st.Finished != "" && r.st.Since >= time.Duration(*r.ttl)*time.Second
 }
 
-// keepEnded lists the ended pods that still exist: they are not recreated.
+// keepEnded lists the ended pods that still exist, except those that clients have deleted: none is recreated.
 func (r *jobRun) keepEnded() {
 	for _, name := range r.st.Ended {
-		if c := r.current(r.w, name); c.Pod != nil {
+		if c := r.current(r.w, name); c.Pod != nil && !c.Deleted {
 			r.out.Pods = append(r.out.Pods, c.Pod)
 		}
 	}

@@ -53,7 +53,7 @@ type Current struct {
 	// Ready is its Ready condition.
 	Ready bool
 	Phase corev1.PodPhase
-	// Deleted reports that a client has deleted it, and that the pod of this name is to be created again.
+	// Deleted reports that a client has deleted it. The pod of this name is to be created again, unless it has ended and is of a Job.
 	Deleted bool
 	// Restarts is the sum of restarts of all its containers.
 	Restarts int
@@ -270,6 +270,12 @@ func (e *expansion) current(w Workload, name string) Current {
 		return Current{}
 	}
 	return c
+}
+
+// OfJob reports whether a pod is of a Job: such a pod may have nothing more to do.
+func OfJob(p *manifests.Pod) bool {
+	ref := metav1.GetControllerOf(p.Object)
+	return ref != nil && (ref.Kind == "Job" || ref.Kind == "CronJob")
 }
 
 // owned returns the existing pods of a workload, by name.

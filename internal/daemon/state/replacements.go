@@ -9,6 +9,7 @@ import (
 	"monopod/internal/model"
 	"monopod/manifests"
 	"monopod/runner/pool"
+	"monopod/runner/workload"
 )
 
 // updatable is the part of a pool that replacements need.
@@ -62,12 +63,16 @@ func (r *replacements) tellLocked() {
 	r.pool.Update(d)
 }
 
-// add has a pod removed and created again. It returns false if there is no such pod.
+// add has a pod removed and created again; one of a Job is left to the expander, because it may have done its work. It returns false if there
+// is no such pod.
 func (r *replacements) add(key manifests.Key, uid types.UID) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.pool == nil || uid == "" || !r.pool.has(key, uid) {
 		return false
+	}
+	if slices.ContainsFunc(r.last.Pods, func(p *manifests.Pod) bool { return p.Key() == key && workload.OfJob(p) }) {
+		return true
 	}
 	if r.uids == nil {
 		r.uids = map[manifests.Key]types.UID{}
@@ -92,7 +97,8 @@ func (r *replacements) observed(c pool.Change) {
 // Feed returns the function that passes desired pods to a pool, without those that are being replaced.
 func (s *Store) Feed(p *pool.Pool) func(model.Desired) { return s.replaced.feed(updatedPool{p}) }
 
-// Replace stops the pod of a workload with that uid, and has it made anew. The order is lost by a restart of the daemon.
+// Replace stops the pod of a workload with that uid, and has it made anew, unless it is of a Job that has no more use for it. The order is
+// lost by a restart of the daemon.
 func (s *Store) Replace(key manifests.Key, uid types.UID) {
 	if s.replaced.add(key, uid) {
 		s.Workloads.podDeleted(key)

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"monopod/internal/model"
@@ -174,5 +175,21 @@ func TestTheExpanderLearnsOfDeletedPods(t *testing.T) {
 	<-s.Workloads.Due()
 	if got := s.Workloads.TakeDeleted(); len(got) != 1 || got[0] != key || len(s.Workloads.TakeDeleted()) != 0 {
 		t.Errorf("%v", got)
+	}
+}
+
+// TestTheExpanderRemovesPodsOfJobs: what was handed to the pool last must not create one again that has done its work.
+func TestTheExpanderRemovesPodsOfJobs(t *testing.T) {
+	for _, kind := range []string{"Job", "CronJob"} {
+		s := newStore()
+		key := manifests.Key{Namespace: "default", Name: "web"}
+		pod := serving("web")[0]
+		pod.Object.OwnerReferences = []metav1.OwnerReference{{Kind: kind, Name: "j", Controller: new(true)}}
+		p := &fakePool{uids: map[manifests.Key]types.UID{key: "u"}}
+		s.replaced.feed(p)(fromFiles(pod))
+		s.Replace(key, "u")
+		if len(p.got) != 1 || len(s.Workloads.TakeDeleted()) != 1 {
+			t.Errorf("%s: the pool was told %+v", kind, p.got)
+		}
 	}
 }
