@@ -268,6 +268,9 @@ func TestKubectlOfEachRole(t *testing.T) {
 		{edit, "get secrets", 0, "safe"},
 		{edit, "run good --image=" + image + " --restart=Never -- true", 0, "created"},
 		{edit, "run bad --image=" + image + ` --restart=Never --privileged -- true`, 1, "baseline"},
+		{edit, "create service loadbalancer ssh --tcp=22:8080", 1, "opens ports of the machine"},
+		{edit, "expose pod file --name=ssh --port=22 --external-ip=198.51.100.7", 1, "externalIPs"},
+		{edit, "create service nodeport good --tcp=80:8080", 0, "created"},
 		{edit, "cordon e2e", 0, "forbidden"}, // kubectl says so, and ends with 0
 	} {
 		out, errs, code := tt.who.try("", strings.Fields(tt.line)...)

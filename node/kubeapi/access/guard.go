@@ -40,7 +40,8 @@ func HiddenError(u User, o kinds.Object) error {
 
 // Admit returns why a user may not write an object; the verb is used in the message. Pods and pod templates of users who may not create
 // privileged pods must meet the Pod Security Standard baseline, and their PersistentVolumes must not be directories of the machine, because
-// such a user would be root. Nor may these users decide about the pods and claims of others: with critical pods and default classes. Pods
+// such a user would be root. Their Services must not take connections of the machine. Nor may these users decide about the pods and claims of
+// others: with critical pods and default classes. Pods
 // that use the API must not have more permissions than the user who writes them. The error is a 403.
 func Admit(u User, p Policy, verb string, o kinds.Object) error {
 	if verb == "delete" || verb == "deletecollection" {
@@ -144,8 +145,22 @@ func violations(o kinds.Object) []string {
 		if found := policy.HostOptions(o); found != "" {
 			return []string{found}
 		}
+	case *corev1.Service:
+		return outside(&o.Spec)
 	}
 	return nil
+}
+
+// outside returns which connections a Service would take that are not meant for it: those of the machine and its pods to any address, or to
+// the ports of the machine, on which its own processes may listen.
+func outside(s *corev1.ServiceSpec) (found []string) {
+	if len(s.ExternalIPs) > 0 {
+		found = append(found, "externalIPs take the connections of the machine and its pods to these addresses")
+	}
+	if s.Type == corev1.ServiceTypeLoadBalancer && s.LoadBalancerClass == nil {
+		found = append(found, "type LoadBalancer opens ports of the machine, like hostPort; use NodePort")
+	}
+	return found
 }
 
 func template(t *corev1.PodTemplateSpec) []string {

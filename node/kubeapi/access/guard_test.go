@@ -122,6 +122,38 @@ func TestVolumesOfTheMachineNeedAdmin(t *testing.T) {
 	}
 }
 
+// TestConnectionsOfTheMachineNeedAdmin: a Service of a user who may not use a hostPort takes no port of the machine, nor any other address.
+func TestConnectionsOfTheMachineNeedAdmin(t *testing.T) {
+	p := policyWith(t, map[string][]string{"user:lifted": {"create:pods/privileged"}})
+	for name, tt := range map[string]struct {
+		spec corev1.ServiceSpec
+		want string
+	}{
+		"any address":          {corev1.ServiceSpec{ExternalIPs: []string{"198.51.100.7"}}, "externalIPs"},
+		"a port":               {corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer}, "use NodePort"},
+		"that of another":      {corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer, LoadBalancerClass: new("example.com/other")}, ""},
+		"a port of its own":    {corev1.ServiceSpec{Type: corev1.ServiceTypeNodePort}, ""},
+		"an address in pods":   {corev1.ServiceSpec{}, ""},
+		"a name in the domain": {corev1.ServiceSpec{Type: corev1.ServiceTypeExternalName, ExternalName: "example.com"}, ""},
+	} {
+		s := &corev1.Service{ObjectMeta: objectMeta(), Spec: tt.spec}
+		for _, verb := range []string{"create", "update"} {
+			err := access.Admit(member(access.GroupEdit), p, verb, s)
+			if (err == nil) != (tt.want == "") || err != nil && (!apierrors.IsForbidden(err) || !strings.Contains(err.Error(), tt.want)) {
+				t.Errorf("%s, %s: %v", name, verb, err)
+			}
+		}
+		for _, u := range []access.User{member(access.GroupAdmin), access.Root(), {Name: "lifted"}} {
+			if err := access.Admit(u, p, "create", s); err != nil {
+				t.Errorf("%s as %s: %v", name, u.Name, err)
+			}
+		}
+		if err := access.Admit(member(access.GroupEdit), p, "delete", s); err != nil {
+			t.Errorf("%s is not deleted: %v", name, err)
+		}
+	}
+}
+
 func TestSecretsOfOtherSourcesAreHidden(t *testing.T) {
 	p := policyWith(t, map[string][]string{"user:reader": {"secrets,secrets/sources@team"}, "user:plain": {"secrets"}})
 	secret := &corev1.Secret{ObjectMeta: objectMeta()}
