@@ -72,7 +72,7 @@ func TestKubectlAndPodsThatUseTheAPI(t *testing.T) {
 		t.Errorf("a pod without the annotation: %s", out)
 	}
 	review := func(token string) string {
-		return admin.gives(fmt.Sprintf("apiVersion: authentication.k8s.io/v1\nkind: TokenReview\nspec: {token: %s}\n", token), "create", "--validate=false", "-f", "-", "-o", "yaml")
+		return admin.gives(fmt.Sprintf("apiVersion: authentication.k8s.io/v1\nkind: TokenReview\nspec: {token: %s}\n", token), "create", "-f", "-", "-o", "yaml")
 	}
 	token := strings.TrimSpace(admin.prints("create", "token", "default"))
 	if out := review(token); !strings.Contains(out, "authenticated: true") || !strings.Contains(out, "username: system:serviceaccount:default:default") {

@@ -101,7 +101,7 @@ func TestKubectlWritesInertKinds(t *testing.T) {
 		{"get roles,ingresses,pdb -n team", "reader"},
 	})
 	review := `{apiVersion: authorization.k8s.io/v1, kind: SubjectAccessReview, spec: {user: ci, resourceAttributes: {namespace: team, verb: get, resource: pods}}}`
-	if out := admin.gives(review, "create", "--validate=false", "-f", "-", "-o", "jsonpath={.status.allowed}"); out != "false" {
+	if out := admin.gives(review, "create", "-f", "-", "-o", "jsonpath={.status.allowed}"); out != "false" {
 		t.Errorf("a Role grants something: %s", out)
 	}
 	manifest := "{apiVersion: networking.k8s.io/v1, kind: NetworkPolicy, metadata: {name: deny, namespace: team}, spec: {podSelector: {}}}"

@@ -3,6 +3,7 @@ package kubeapi
 import (
 	"context"
 	"fmt"
+	"io"
 	"net/http"
 	"slices"
 	"strings"
@@ -29,9 +30,19 @@ func (s *Server) path(w http.ResponseWriter, r *http.Request) {
 	case s.discovery.Serve(w, r):
 	case s.schemas.Serve(w, r):
 	case s.openID(w, r):
+	case r.URL.Path == request.DefinitionsPath:
+		noDefinitions(w)
 	default:
 		s.fail(w, r, request.NotServed())
 	}
+}
+
+// noDefinitions responds with an empty list of custom resources.
+func noDefinitions(w http.ResponseWriter) {
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Cache-Control", "no-cache, private")
+	const list = `{"kind":"CustomResourceDefinitionList","apiVersion":"apiextensions.k8s.io/v1","metadata":{"resourceVersion":"1"},"items":[]}`
+	_, _ = io.WriteString(w, list+"\n")
 }
 
 // probe serves health checks; it returns false for other paths.

@@ -240,6 +240,20 @@ func TestPathsWithoutObjects(t *testing.T) {
 	}
 }
 
+// TestNoCustomResourcesAreListed: kubectl asks for them before it creates a review.
+func TestNoCustomResourcesAreListed(t *testing.T) {
+	s := serveSite(t, Config{}, shop()...)
+	const path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+	if code, body := s.body("ann/other", "GET", path+"?limit=500"); code != 200 || !strings.HasPrefix(body, `{"kind":"CustomResourceDefinitionList"`) || !strings.Contains(body, `"items":[]`) {
+		t.Errorf("%d %s", code, body)
+	}
+	for _, c := range [][2]string{{"POST", path}, {"DELETE", path}, {"GET", path + "?watch=1"}, {"GET", path + "/a"}, {"GET", path + "/"}} {
+		if got := s.status("", c[0], c[1]); !strings.HasPrefix(got, "404 NotFound") {
+			t.Errorf("%s %s: %s", c[0], c[1], got)
+		}
+	}
+}
+
 func TestVersion(t *testing.T) {
 	s := serveSite(t, Config{Version: "v9"})
 	if code, body := s.body("ann/other", "GET", "/version"); code != 200 || !strings.Contains(body, `"gitCommit":"v9"`) {

@@ -18,11 +18,16 @@ import (
 // maxName is the size limit of names in paths, in bytes. Names in proxy paths also have a scheme and a port.
 const maxName = 512
 
+// DefinitionsPath is where kubectl lists custom resources before it validates an object whose kind has no PATCH, such as a review. The group is
+// not served, but this list must exist: it is empty.
+const DefinitionsPath = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+
 // Parse parses the path and query of a request to an API that serves these kinds. The error is a *apierrors.StatusError: 404 for resources that are not served, 400 for
 // invalid names, 405 for methods that a resource does not have. Paths without a resource are not checked.
 func Parse(r *http.Request, served kinds.Served) (*Request, error) {
 	version, parts, ok := split(r.URL.EscapedPath())
-	if !ok {
+	definitions := r.URL.Path == DefinitionsPath && r.Method == http.MethodGet && !IsTrue(r.URL.Query(), "watch")
+	if !ok || definitions {
 		return &Request{Verb: strings.ToLower(r.Method)}, nil
 	}
 	namespace := ""
