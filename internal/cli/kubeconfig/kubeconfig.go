@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
+	"path/filepath"
 	"slices"
 
 	"github.com/spf13/cobra"
@@ -92,7 +94,11 @@ func (p Commands) kubeconfig(ctx context.Context, o *options, role string) error
 	if err := o.replaceable(); err != nil { // the response may have taken long
 		return err
 	}
-	if err := atomicfile.Write(o.output, []byte(answer.Kubeconfig), 0o600); err != nil {
+	err = os.Mkdir(filepath.Dir(o.output), 0o700) // ~/.kube is missing until kubectl or this command creates it
+	if err == nil || errors.Is(err, fs.ErrExist) {
+		err = atomicfile.Write(o.output, []byte(answer.Kubeconfig), 0o600)
+	}
+	if err != nil {
 		return fmt.Errorf("write the kubeconfig: %w", err)
 	}
 	p.Errs().Printf("wrote %s, valid for %d days; use it with: export KUBECONFIG=%s\n", o.output, int(authority.ValidClient.Hours()/24), o.output)

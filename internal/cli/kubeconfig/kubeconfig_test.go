@@ -85,14 +85,14 @@ func TestWhatIsRefused(t *testing.T) {
 		code int
 		text string
 	}{
-		"owner":                         {program.ExitUsage, `unknown role "owner"; use view, edit or admin`},
-		"view edit":                     {program.ExitUsage, "usage: monopod kubeconfig"},
-		"--group ops":                   {program.ExitUsage, "--group without a role needs --user"},
-		"--user system:admin":           {program.ExitError, "names that begin with system: belong to Kubernetes"},
-		"view --server http://x":        {program.ExitError, `server "http://x": write it as https://HOST:PORT`},
-		"view -n A":                     {program.ExitError, `namespace "A"`},
-		"view --output /nowhere/config": {program.ExitError, "write the kubeconfig"},
-		"view --output /":               {program.ExitError, "choose another file with --output"},
+		"owner":                           {program.ExitUsage, `unknown role "owner"; use view, edit or admin`},
+		"view edit":                       {program.ExitUsage, "usage: monopod kubeconfig"},
+		"--group ops":                     {program.ExitUsage, "--group without a role needs --user"},
+		"--user system:admin":             {program.ExitError, "names that begin with system: belong to Kubernetes"},
+		"view --server http://x":          {program.ExitError, `server "http://x": write it as https://HOST:PORT`},
+		"view -n A":                       {program.ExitError, `namespace "A"`},
+		"view --output /nowhere/a/config": {program.ExitError, "write the kubeconfig"},
+		"view --output /":                 {program.ExitError, "choose another file with --output"},
 	} {
 		if r := run(strings.Fields(args)...); r.Code != want.code || !strings.Contains(r.Stderr, want.text) || r.Stdout != "" {
 			t.Errorf("%s: %+v", args, r)
@@ -101,6 +101,21 @@ func TestWhatIsRefused(t *testing.T) {
 	off := served(t, "")
 	if r := off(); r.Code != program.ExitError || !strings.Contains(r.Stderr, "apiServer: {address: 127.0.0.1:6443}") {
 		t.Errorf("disabled: %+v", r)
+	}
+}
+
+// TestTheDirectoryOfAKubeconfigIsMade: on a new machine, ~/.kube is missing.
+func TestTheDirectoryOfAKubeconfigIsMade(t *testing.T) {
+	t.Parallel()
+	run := served(t, "127.0.0.1:6443")
+	file := filepath.Join(t.TempDir(), ".kube", "monopod")
+	for range 2 {
+		if r := run("view", "--output", file); r.Code != 0 {
+			t.Fatalf("%+v", r)
+		}
+	}
+	if info, err := os.Stat(filepath.Dir(file)); err != nil || info.Mode().Perm() != 0o700 {
+		t.Errorf("%v, %v", info, err)
 	}
 }
 
