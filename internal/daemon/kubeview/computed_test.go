@@ -36,7 +36,9 @@ func (f fakeStats) All(_ context.Context, o stats.Options) (stats.Machine, []sta
 	u := stats.Usage{Time: time.Unix(7, 0), CPU: stats.CPU{NanoCores: &cores}, Memory: stats.Memory{WorkingSet: 5 << 20}}
 	p := stats.Pod{Usage: u, Containers: []stats.Container{{Usage: u}}}
 	p.Namespace, p.Name, p.Containers[0].Name = "default", "web", "c"
-	return stats.Machine{Usage: u}, []stats.Pod{p}, f.err
+	ended := stats.Pod{Usage: u}
+	ended.Namespace, ended.Name = "default", "ended"
+	return stats.Machine{Usage: u}, []stats.Pod{p, ended}, f.err
 }
 
 type fakeImages struct{}

@@ -132,6 +132,9 @@ func (m *Maker) podMetrics(ctx context.Context) ([]kinds.Object, error) {
 	var all []kinds.Object
 	for i := range pods {
 		p := &pods[i]
+		if len(p.Containers) == 0 { // it has ended or has not begun: metrics-server has no metrics of such pods either
+			continue
+		}
 		one := &metricsv1beta1.PodMetrics{
 			ObjectMeta: metav1.ObjectMeta{
 				Namespace: p.Namespace, Name: p.Name, CreationTimestamp: metav1.NewTime(m.Now()), Labels: labels[manifests.Key{Namespace: p.Namespace, Name: p.Name}],
