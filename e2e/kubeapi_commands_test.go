@@ -105,6 +105,19 @@ func (k *kubectl) makes(t *testing.T) {
 		{"auth can-i --list", "*.*"},
 		{"explain deployment.spec --recursive", "replicas"},
 	})
+	k.prunes(dir)
+}
+
+// prunes: `kubectl apply --prune` removes what is no longer written. Its default list of kinds has Ingress, which is not served.
+func (k *kubectl) prunes(dir string) {
+	k.t.Helper()
+	if err := os.WriteFile(filepath.Join(dir, "kustomization.yaml"), []byte("configMapGenerator: [{name: made, literals: [a=c]}]\n"), 0o600); err != nil {
+		k.t.Fatal(err)
+	}
+	if out, errs, code := k.try("", "apply", "-k", dir, "--prune", "--all"); code == 0 || !strings.Contains(errs, "Kind=Ingress") {
+		k.t.Errorf("apply --prune: exit code %d, %s%s", code, out, errs)
+	}
+	k.says([][2]string{{"apply -k " + dir + " --prune --all --prune-allowlist=core/v1/ConfigMap", "pruned"}})
 }
 
 func (k *kubectl) changes(t *testing.T) {
