@@ -253,6 +253,9 @@ func TestImagesComeFromRegistriesWithAndWithoutCredentials(t *testing.T) {
 	in.ready("private")
 }
 
+// mostBundle is the limit of the size of the bundle: machines download it over slow networks.
+const mostBundle = 21_000_000
+
 func TestTheBundleNeedsNothingButIptables(t *testing.T) {
 	unpacked := t.TempDir()
 	t.Setenv("MONOPOD_BUNDLE_DIR", unpacked)
@@ -260,6 +263,9 @@ func TestTheBundleNeedsNothingButIptables(t *testing.T) {
 	bundle, err := filepath.Abs("../bin/monopod-bundle")
 	if err != nil {
 		t.Fatal(err)
+	}
+	if file, err := os.Stat(bundle); err != nil || file.Size() > mostBundle {
+		t.Errorf("the bundle is %+v, %v; the limit is %d bytes", file, err, mostBundle)
 	}
 	alone := t.TempDir()
 	in.copyFile(bundle, filepath.Join(alone, "monopod"))
