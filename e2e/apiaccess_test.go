@@ -71,6 +71,13 @@ func TestKubectlAndPodsThatUseTheAPI(t *testing.T) {
 	if out := admin.prints("exec", "file", "--", "sh", "-c", "ls "+mount+" 2>&1 || true; env"); !strings.Contains(out, "No such file") || strings.Contains(out, "KUBERNETES_SERVICE_HOST") {
 		t.Errorf("a pod without the annotation: %s", out)
 	}
+	in.put("mute", strings.NewReplacer(
+		"labels: {", "annotations: {monopod.dev/api-access: view}, labels: {", "\nspec:\n", "\nspec:\n  automountServiceAccountToken: false\n",
+	).Replace(sleeper("mute", "true")))
+	in.ready("mute")
+	if out := admin.prints("exec", "mute", "--", "sh", "-c", "ls "+mount+" 2>&1 || true; env"); !strings.Contains(out, "No such file") || !strings.Contains(out, "KUBERNETES_SERVICE_HOST") {
+		t.Errorf("a pod with the annotation and without a token: %s", out)
+	}
 	review := func(token string) string {
 		return admin.gives(fmt.Sprintf("apiVersion: authentication.k8s.io/v1\nkind: TokenReview\nspec: {token: %s}\n", token), "create", "-f", "-", "-o", "yaml")
 	}

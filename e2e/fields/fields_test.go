@@ -15,7 +15,7 @@ import (
 	"monopod/manifests/decode"
 )
 
-var row = regexp.MustCompile("(?m)^\\| `([^`]+)` \\| enforced \\|")
+var row = regexp.MustCompile("(?m)^(?:\\| `([^`]+)` \\| enforced \\||- `([^`]+)`, enforced:)")
 
 // enforced returns the fields listed as enforced in docs/fields.md; a test of manifests keeps that in sync with the code.
 func enforced(t *testing.T) []string {
@@ -26,7 +26,7 @@ func enforced(t *testing.T) []string {
 	}
 	var all []string
 	for _, m := range row.FindAllStringSubmatch(string(doc), -1) {
-		all = append(all, m[1])
+		all = append(all, m[1]+m[2])
 	}
 	if len(all) < 200 {
 		t.Fatalf("only %d enforced fields in docs/fields.md", len(all))

@@ -1,9 +1,13 @@
-// Package fates is the table of what becomes of each field of a Pod: enforced, harmless or refused. docs/fields.md is made from it.
+// Package fates is the table of what becomes of each field of a Pod: enforced, harmless, warned or refused. docs/fields.md is made from it.
 //
 // It reports what a manifest sets and monopod does not enforce. It must not check whether values are valid: manifests/validate does that.
 package fates
 
-import "strings"
+import (
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+)
 
 // fates is the table of what becomes of each field of a Pod. docs/fields.md is made from it, and a test holds
 // it against the Go types: each field has a line, each line has a field.
@@ -106,12 +110,12 @@ func podFates() []fieldFate {
 		{path: "spec.evictionResponders", fate: refused, note: apiServer},
 		{path: "spec.os.name", fate: enforced, only: []string{"linux"}, later: []string{"windows"}, other: linuxOnly},
 		{
-			path: "spec.serviceAccountName", fate: harmless,
+			path: "spec.serviceAccountName", fate: enforced,
 			note: "identity in tokens, which only pods with the annotation monopod.dev/api-access get. Available through the downward API",
 		},
-		{path: "spec.serviceAccount", fate: harmless, note: "the old name of serviceAccountName"},
+		{path: "spec.serviceAccount", fate: enforced, note: "the old name of serviceAccountName"},
 		{
-			path: "spec.automountServiceAccountToken", fate: harmless,
+			path: "spec.automountServiceAccountToken", fate: enforced,
 			note:   "only pods with the annotation monopod.dev/api-access get a token; false keeps it from them, too. The volume kube-api-access-*, which an API server adds to pods, is removed from dumps with its mounts. Pods that an API server binds to this node have their tokens",
 			remark: "ignored: without the annotation monopod.dev/api-access the pod gets no token", quiet: []string{"false"},
 		},
@@ -122,13 +126,32 @@ func schedulingFates() []fieldFate {
 	const (
 		oneNode = "selects among nodes, and there is only this one"
 		selects = oneNode + "; once it has labels (`nodeLabels`, `kubectl label node`), a pod that they do not match waits"
+
+		required = "requiredDuringSchedulingIgnoredDuringExecution"
 	)
 	return []fieldFate{
 		{path: "spec.nodeSelector", fate: enforced, note: selects},
-		{path: "spec.nodeName", fate: harmless, note: "the pod runs on the machine that has its file; its status shows the name of that machine, as with static pods of a kubelet"},
-		{path: "spec.affinity", fate: harmless, note: oneNode + "; once it has labels (`nodeLabels`, `kubectl label node`), a pod whose required node affinity they do not match waits"},
-		{path: "spec.tolerations", fate: harmless, note: "there are no taints"},
+		{
+			path: "spec.nodeName", fate: warned,
+			note:   "the pod runs on the machine that has its file; its status shows the name of that machine, as with static pods of a kubelet",
+			remark: "ignored: each machine that reads this manifest runs the pod, whatever its name",
+		},
+		{path: "spec.affinity", fate: harmless, note: oneNode},
+		{path: "spec.affinity.nodeAffinity." + required, fate: enforced, note: selects},
+		{
+			path: "spec.affinity.podAffinity." + required, fate: warned, elsewhere: true,
+			note: "the pod starts without waiting for the pods that it requires; `monopod validate` and `monopod apply` warn if there are none",
+		},
+		{
+			path: "spec.affinity.podAntiAffinity." + required, fate: warned, elsewhere: true,
+			note: "there is no other machine to run the pod on; `monopod validate` and `monopod apply` warn if there are pods that it keeps apart",
+		},
+		{path: "spec.tolerations", fate: harmless, note: "there are no taints; one for node.kubernetes.io/memory-pressure lets a pod without requests start under it, as with a kubelet"},
 		{path: "spec.topologySpreadConstraints", fate: harmless, note: oneNode},
+		{
+			path: "spec.topologySpreadConstraints[].minDomains", fate: warned, elsewhere: true,
+			note: "there is one domain; `monopod validate` and `monopod apply` warn of pods that would wait for another one",
+		},
 		{path: "spec.schedulerName", fate: harmless, note: "pods are not scheduled: there is only this node"},
 		{path: "spec.priorityClassName", fate: enforced, note: "a PriorityClass document, or one of the two built-in ones (`monopod docs resources`)"},
 		{path: "spec.priority", fate: enforced, note: "order of admission, start, eviction and stop; a pod that does not fit preempts pods of lower priority"},
@@ -172,7 +195,11 @@ func podSecurityFates() []fieldFate {
 		{path: "spec.securityContext.sysctls", fate: enforced, note: "the safe ones of Kubernetes 1.37; others if listed in `allowedUnsafeSysctls`"},
 		{path: "spec.securityContext.appArmorProfile", fate: enforced, note: noAppArmor},
 		{path: "spec.securityContext.seLinuxOptions", fate: enforced, note: noSELinux},
-		{path: "spec.securityContext.seLinuxChangePolicy", fate: harmless, note: "defines how volumes get SELinux labels: monopod always labels each file (Recursive)"},
+		{
+			path: "spec.securityContext.seLinuxChangePolicy", fate: warned,
+			note:   "monopod always labels each file of a volume (Recursive), never the mount alone",
+			remark: "ignored: with SELinux, each file of the volumes is labelled, as with Recursive", quiet: []string{string(corev1.SELinuxChangePolicyRecursive)},
+		},
 		{path: "spec.securityContext.windowsOptions", fate: harmless, note: forWindows, remark: winIgnored},
 	}
 }
@@ -221,7 +248,7 @@ func resourceFates() []fieldFate {
 		r         = "spec.containers[].resources."
 		hugepages = "by the hugetlb cgroup controller; if the machine lacks it, or the page size, the container waits and shows the reason"
 		disk      = "writable layer and logs of the container, for the pod also its emptyDirs on disk; measured every 10 s: a pod above it is evicted and restarted with back-off; see `monopod docs differences`"
-		reserved  = "counts in admission only; available through the downward API"
+		reserved  = "counts in admission: a pod that requests more than is left of the machine's disk waits; available through the downward API"
 	)
 	all := []fieldFate{
 		{path: r + "claims", fate: refused, note: apiServer},
@@ -247,7 +274,7 @@ func resourceFates() []fieldFate {
 	all = append(
 		all,
 		fieldFate{path: r + "limits{ephemeral-storage}", fate: enforced, note: disk},
-		fieldFate{path: r + "requests{ephemeral-storage}", fate: harmless, note: reserved},
+		fieldFate{path: r + "requests{ephemeral-storage}", fate: enforced, note: reserved},
 	)
 	for _, list := range []string{"spec.resources.limits", "spec.resources.requests"} {
 		all = append(

@@ -21,13 +21,16 @@ const (
 	enforced fate = iota + 1
 	// harmless: the field is accepted and has no effect on a single machine; the note has the reason.
 	harmless
+	// warned: the field is accepted with a warning, because it has no effect on a single machine, though its author may rely on one; the note
+	// has the reason.
+	warned
 	// refused: a manifest that sets the field is not accepted; the note has the reason.
 	refused
 )
 
 // String is the word for a fate in docs/fields.md.
 func (f fate) String() string {
-	return [...]string{"", "enforced", "harmless", "refused"}[f]
+	return [...]string{"", "enforced", "harmless", "warned", "refused"}[f]
 }
 
 // fieldFate is one line of the table in fates.go. It speaks for the field at path and for all fields below it
@@ -38,19 +41,20 @@ func (f fate) String() string {
 type fieldFate struct {
 	path string
 	fate fate
-	// note is the reason (harmless, refused) or the extent (enforced).
+	// note is the reason (harmless, warned, refused) or the extent (enforced).
 	note string
-	// only lists the values that are enforced or harmless, if not all are. Those in later are refused, or all others if later is empty;
+	// only lists the values that are not refused, if not all are. Those in later are refused, or all others if later is empty;
 	// other is the reason. A value in neither list is not a value of the field at all, which validation reports.
 	only  []string
 	later []string
 	other string
 	// hint is what to use instead of a refused field or value.
 	hint string
-	// remark is the note for the author of a manifest that sets a harmless field to a value that looks effective; quiet lists the values
-	// without one.
+	// remark is the note for the author of a manifest that sets a field to a value that looks effective; quiet lists the values without one.
 	remark string
 	quiet  []string
+	// elsewhere is set if manifests/warn has the warning, because it depends on other pods.
+	elsewhere bool
 	// same is the path of the line that this one repeats, for init containers.
 	same string
 }

@@ -59,8 +59,12 @@ func checkLine(t *testing.T, line fieldFate) {
 	t.Helper()
 	reasoned := func(note string) bool { return strings.HasPrefix(note, "never: ") }
 	switch {
-	case line.fate == harmless && line.note == "":
-		t.Errorf("%s: a harmless field needs a reason", line.path)
+	case (line.fate == harmless || line.fate == warned) && line.note == "":
+		t.Errorf("%s: a field without effect needs a reason", line.path)
+	case line.fate == warned && (line.remark == "") != line.elsewhere:
+		t.Errorf("%s: exactly one place has the warning about a field", line.path)
+	case line.elsewhere && line.fate != warned:
+		t.Errorf("%s: there is no warning about a field that is %s", line.path, line.fate)
 	case line.fate == refused && !reasoned(line.note):
 		t.Errorf("%s: a refused field needs a reason, not %q", line.path, line.note)
 	case line.only == nil && line.later != nil:
@@ -95,8 +99,8 @@ func TestAFieldIsRefusedExactlyWhenTheTableSaysSo(t *testing.T) {
 			}
 		}
 	})
-	for _, f := range []fate{enforced, harmless, refused} {
-		if counts[f] < 20 {
+	for f, least := range map[fate]int{enforced: 20, harmless: 20, warned: 3, refused: 20} {
+		if counts[f] < least {
 			t.Errorf("only %d %s fields tried", counts[f], f)
 		}
 	}
@@ -163,6 +167,7 @@ Generated from manifests/fates/fates.go; do not edit (` + "`go test ./manifests/
 - **enforced**: the field does what Kubernetes says it does. For each of them a test runs a real container with the field
   and, in most cases, one without it, which must show the difference (e2e/fields).
 - **harmless**: accepted, without effect on one machine, for the given reason.
+- **warned**: accepted with a warning: it has no effect on one machine, though its author may rely on the one that it has in a cluster.
 - **refused**: a manifest that sets the field is refused, with file, line and what to do. The note says which release
   will support the field, or why none will.
 
@@ -179,8 +184,8 @@ func fieldsDoc() string {
 	b.WriteString(fieldsIntro)
 	counts := map[fate]int{}
 	podFields().leaves(func(f *fieldNode) { counts[f.fate.fate]++ })
-	fmt.Fprintf(&b, "Of the %d fields of a Pod, %d are enforced, %d harmless and %d refused.\n",
-		counts[enforced]+counts[harmless]+counts[refused], counts[enforced], counts[harmless], counts[refused])
+	fmt.Fprintf(&b, "Of the %d fields of a Pod, %d are enforced, %d harmless, %d warned of and %d refused.\n",
+		counts[enforced]+counts[harmless]+counts[warned]+counts[refused], counts[enforced], counts[harmless], counts[warned], counts[refused])
 	for _, part := range podFields().children {
 		rows := fieldRows(part)
 		fmt.Fprintf(&b, "\n## %s\n\n| field | fate | note |\n|---|---|---|\n", part.name)
@@ -189,7 +194,11 @@ func fieldsDoc() string {
 			line := fmt.Sprintf("| %s | %s | %s |\n", r.path, r.fate, r.note)
 			if utf8.RuneCountInString(line) > docColumns {
 				line = fmt.Sprintf("| %s | %s | see below |\n", r.path, r.fate)
-				long = append(long, wrap.Text("- "+r.path+": "+r.note, docColumns, "  ")+"\n")
+				text := "- " + r.path + ": "
+				if utf8.RuneCountInString(line) > docColumns {
+					line, text = "", fmt.Sprintf("- %s, %s: ", r.path, r.fate)
+				}
+				long = append(long, wrap.Text(text+r.note, docColumns, "  ")+"\n")
 			}
 			b.WriteString(line)
 		}
@@ -210,7 +219,7 @@ type docRow struct {
 	note string
 }
 
-// fieldRows writes the rows of a field: one for a whole subtree of harmless or refused fields, else one for each leaf.
+// fieldRows writes the rows of a field: one for a whole subtree of fields that are not enforced, else one for each leaf.
 func fieldRows(f *fieldNode) []docRow {
 	if f.fate != nil && f.fate.same != "" {
 		return nil

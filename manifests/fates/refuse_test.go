@@ -76,8 +76,22 @@ func TestRefusals(t *testing.T) {
 			pod:  "metadata: {name: p}\nspec: {automountServiceAccountToken: false}\n",
 		},
 		{
+			name:  "a machine, which has no effect",
+			pod:   "metadata: {name: p}\nspec: {nodeName: other}\n",
+			notes: []string{"spec.nodeName: ignored: each machine that reads this manifest runs the pod"},
+		},
+		{
+			name:  "labels of mounts instead of files",
+			pod:   "metadata: {name: p}\nspec: {securityContext: {seLinuxChangePolicy: MountOption}}\n",
+			notes: []string{"spec.securityContext.seLinuxChangePolicy: ignored: with SELinux, each file"},
+		},
+		{
+			name: "labels of files, as written",
+			pod:  "metadata: {name: p}\nspec: {securityContext: {seLinuxChangePolicy: Recursive}}\n",
+		},
+		{
 			name: "harmless fields",
-			pod:  "metadata: {name: p, finalizers: [a/b], generation: 3}\nspec: {nodeSelector: {a: b}, tolerations: [{operator: Exists}], schedulerName: x}\nstatus: {phase: Running}\n",
+			pod:  "metadata: {name: p, finalizers: [a/b], generation: 3}\nspec: {tolerations: [{operator: Exists}], schedulerName: x}\nstatus: {phase: Running}\n",
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

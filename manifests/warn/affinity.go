@@ -1,6 +1,7 @@
 package warn
 
 import (
+	"fmt"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -10,6 +11,7 @@ import (
 
 // affinity warns of pods that a cluster would keep on different nodes, and of those that would wait for others: here all run on one.
 func (c *checker) affinity(u *unit) {
+	c.domains(u)
 	a := u.spec.Affinity
 	if a == nil {
 		return
@@ -23,6 +25,16 @@ func (c *checker) affinity(u *unit) {
 		return !slices.ContainsFunc(c.units, func(o *unit) bool { return u.matches(o, &t) })
 	}) {
 		c.warn(u.about("spec.affinity.podAffinity", "it starts without the pod that it requires", "add that pod, or remove the field"))
+	}
+}
+
+// domains warns of pods that a cluster with a single domain would keep waiting for others.
+func (c *checker) domains(u *unit) {
+	for i := range u.spec.TopologySpreadConstraints {
+		t := &u.spec.TopologySpreadConstraints[i]
+		if n := t.MinDomains; n != nil && *n > 1 && t.WhenUnsatisfiable == corev1.DoNotSchedule && u.copies > int(t.MaxSkew) {
+			c.warn(u.about(fmt.Sprintf("spec.topologySpreadConstraints[%d].minDomains", i), "all its pods run on this machine, which is a single domain", "remove it"))
+		}
 	}
 }
 

@@ -15,6 +15,10 @@ func TestAffinityThatOneMachineCannotKeepIsWarnedOf(t *testing.T) {
 	deployment := func(copies int, spec string) string { return fmt.Sprintf(head, "Deployment", copies, "", spec, "") }
 	other := strings.Replace(aPod("other", "", ""), "{name: other}", "{name: other, labels: {x: one}}", 1)
 	apart, without := "spec.template.spec.affinity.podAntiAffinity: pods that it keeps apart", "spec.template.spec.affinity.podAffinity: it starts without the pod"
+	spread := func(copies int, more string) []string {
+		return []string{deployment(copies, ", topologySpreadConstraints: [{maxSkew: 2, topologyKey: zone, whenUnsatisfiable: "+more+", labelSelector: {matchLabels: {a: b}}}]")}
+	}
+	domain := "spec.template.spec.topologySpreadConstraints[0].minDomains: all its pods run on this machine"
 	for _, c := range []struct {
 		name string
 		docs []string
@@ -27,6 +31,10 @@ func TestAffinityThatOneMachineCannotKeepIsWarnedOf(t *testing.T) {
 		{"together with another", []string{deployment(1, affinity("podAffinity", "x: one")), other}, ""},
 		{"together with one that is not there", []string{deployment(1, affinity("podAffinity", "x: two")), other}, without},
 		{"together with one of another namespace", []string{deployment(1, affinity("podAffinity", "x: one")), strings.Replace(other, "{name: other,", "{name: other, namespace: far,", 1)}, without},
+		{"more pods than one of several domains has", spread(3, "DoNotSchedule, minDomains: 2"), domain},
+		{"as many pods as one of several domains has", spread(2, "DoNotSchedule, minDomains: 2"), ""},
+		{"one domain", spread(3, "DoNotSchedule, minDomains: 1"), ""},
+		{"any number of domains", spread(3, "DoNotSchedule"), ""},
 	} {
 		got := of(t, false, c.docs...)
 		if c.want == "" && got != "" || c.want != "" && (strings.Count(got, "\n") != 1 || !strings.Contains(got, c.want)) {
