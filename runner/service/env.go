@@ -8,35 +8,52 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
+// maxEnv is twice the size of all arguments and variables that Linux starts a process with.
+const maxEnv = 4 << 20
+
 // Env returns the environment variables with the cluster IPs and ports of the Services in a namespace, as a kubelet sets them with
-// enableServiceLinks. services must come from Assign.
+// enableServiceLinks. services must come from Assign. If they are far too many for any process, some are missing: it cannot be started either
+// way, and all of them would take memory for each container.
 func Env(services []*corev1.Service, namespace string) map[string]string {
 	out := map[string]string{}
+	size := 0
 	for _, s := range services {
-		if s.Namespace == namespace && s.Spec.ClusterIP != "" && HasIP(s) {
-			variables(out, s)
+		if s.Namespace != namespace || s.Spec.ClusterIP == "" || !HasIP(s) {
+			continue
+		}
+		if size += variables(out, s); size > maxEnv {
+			break
 		}
 	}
 	return out
 }
 
-// variables adds the variables of one Service.
-func variables(out map[string]string, s *corev1.Service) {
+// variables adds the variables of one Service, and returns their size.
+func variables(out map[string]string, s *corev1.Service) (size int) {
+	set := func(name, value string) {
+		out[name] = value
+		size += len(name) + len("=") + len(value)
+	}
 	name, ip := upper(s.Name), s.Spec.ClusterIP
-	out[name+"_SERVICE_HOST"] = ip
+	set(name+"_SERVICE_HOST", ip)
 	for i := range s.Spec.Ports {
 		p := &s.Spec.Ports[i]
 		number, protocol := strconv.Itoa(int(p.Port)), strings.ToLower(string(p.Protocol))
 		address := protocol + "://" + net.JoinHostPort(ip, number)
 		if i == 0 {
-			out[name+"_SERVICE_PORT"], out[name+"_PORT"] = number, address
+			set(name+"_SERVICE_PORT", number)
+			set(name+"_PORT", address)
 		}
 		if p.Name != "" {
-			out[name+"_SERVICE_PORT_"+upper(p.Name)] = number
+			set(name+"_SERVICE_PORT_"+upper(p.Name), number)
 		}
 		link := name + "_PORT_" + number + "_" + strings.ToUpper(protocol)
-		out[link], out[link+"_PROTO"], out[link+"_PORT"], out[link+"_ADDR"] = address, protocol, number, ip
+		set(link, address)
+		set(link+"_PROTO", protocol)
+		set(link+"_PORT", number)
+		set(link+"_ADDR", ip)
 	}
+	return size
 }
 
 // upper converts a name for use in a variable name.

@@ -56,6 +56,9 @@ type builder struct {
 	// room is how many more elements there may be by address family; true: IPv6. over has the Services that needed more.
 	room map[bool]int
 	over map[string]bool
+	// ready, ending and to are buffers, because few manifests make many pairs of Services and pods, most of which there is no room for.
+	ready, ending []*corev1.Pod
+	to            []netip.AddrPort
 }
 
 // indexPods returns the pods that can be endpoints by each of their labels.
@@ -216,58 +219,66 @@ func (b *builder) port(s *corev1.Service, p *corev1.ServicePort, f Frontend, use
 			out.Sticky = time.Duration(*c.ClientIP.TimeoutSeconds) * time.Second
 		}
 	}
-	for _, pod := range used {
-		number := uint16(manifests.TargetPort(p, pod))
-		for _, ip := range pod.Status.PodIPs {
-			a, err := netip.ParseAddr(ip.IP)
-			if a = a.Unmap(); err == nil && number != 0 && a.Is6() == f.Addr.Is6() {
-				out.To = append(out.To, netip.AddrPortFrom(a, number))
-				break
-			}
-		}
-	}
-	slices.SortFunc(out.To, netip.AddrPort.Compare)
-	out.To = slices.Compact(out.To)
-	each := 1
+	each, v6 := 1, f.Addr.Is6()
 	if out.Sticky > 0 {
 		each = stickyElements
 	}
-	n, v6 := 1+each*len(out.To), f.Addr.Is6()
+	b.collect(p, v6, used)
+	n := 1 + each*len(b.to)
 	if n > b.room[v6] {
-		b.over[keyOf(s)] = true
+		b.over[out.Service] = true
 		return false
 	}
 	b.room[v6] -= n
+	out.To = append(out.To, b.to...)
 	b.ports[f] = out
 	return true
 }
 
-// endpoints returns the backend pods of a Service: the ready ones, or, if there are none, terminating ones that still serve.
+// collect sets b.to to the endpoints of a port, sorted.
+func (b *builder) collect(p *corev1.ServicePort, v6 bool, used []*corev1.Pod) {
+	b.to = b.to[:0]
+	for _, pod := range used {
+		number := uint16(manifests.TargetPort(p, pod))
+		for _, ip := range pod.Status.PodIPs {
+			a, err := netip.ParseAddr(ip.IP)
+			if a = a.Unmap(); err == nil && number != 0 && a.Is6() == v6 {
+				b.to = append(b.to, netip.AddrPortFrom(a, number))
+				break
+			}
+		}
+	}
+	slices.SortFunc(b.to, netip.AddrPort.Compare)
+	b.to = slices.Compact(b.to)
+}
+
+// endpoints returns the backend pods of a Service: the ready ones, or, if there are none, terminating ones that still serve. The result is
+// valid until the next call.
 func (b *builder) endpoints(s *corev1.Service) []*corev1.Pod {
 	var best []*corev1.Pod
 	for name, value := range s.Spec.Selector { // any label will do
 		best = b.pods[label{s.Namespace, name, value}]
 		break
 	}
-	var ready, ending []*corev1.Pod
+	b.ready, b.ending = b.ready[:0], b.ending[:0]
 	for _, p := range best {
 		if !selects(s.Spec.Selector, p.Labels) || !b.origins.Selects(s, p) {
 			continue
 		}
 		switch {
 		case s.Spec.PublishNotReadyAddresses:
-			ready = append(ready, p)
+			b.ready = append(b.ready, p)
 		case !manifests.IsReady(p):
 		case p.DeletionTimestamp != nil:
-			ending = append(ending, p)
+			b.ending = append(b.ending, p)
 		default:
-			ready = append(ready, p)
+			b.ready = append(b.ready, p)
 		}
 	}
-	if len(ready) == 0 {
-		return ending
+	if len(b.ready) == 0 {
+		return b.ending
 	}
-	return ready
+	return b.ready
 }
 
 func selects(selector, labels map[string]string) bool {

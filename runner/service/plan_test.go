@@ -241,6 +241,28 @@ func TestServicesThatNeedTooMuchAreLeftOut(t *testing.T) {
 	}
 }
 
+// TestServicesWithoutRoomTakeNoMemoryForTheirPods counts allocations: those of a Service without room do not depend on its pods.
+func TestServicesWithoutRoomTakeNoMemoryForTheirPods(t *testing.T) {
+	const services, most = 2000, 10
+	var all []*corev1.Service
+	for i := range services {
+		all = append(all, svc(fmt.Sprintf("s%04d", i), func(s *corev1.ServiceSpec) { s.Selector = map[string]string{"app": "web"} }))
+	}
+	given, memory, _ := Assign(all, Memory{}, dual())
+	var pods []*corev1.Pod
+	for i := range 200 {
+		pods = append(pods, pod(fmt.Sprint("p", i), http(80), fmt.Sprintf("10.87.0.%d", 1+i)))
+	}
+	n := testing.AllocsPerRun(1, func() {
+		if table := Plan(model.Endpoints{Services: given, Pods: pods}, memory); len(table.Over) < services/2 {
+			t.Errorf("there is room for all but %d Services", len(table.Over))
+		}
+	})
+	if n > services*most {
+		t.Errorf("%.0f allocations for %d Services", n, services)
+	}
+}
+
 func TestVariablesOfServices(t *testing.T) {
 	given, _, _ := Assign([]*corev1.Service{
 		svc("my-db", ip("10.96.0.10"), func(s *corev1.ServiceSpec) {
@@ -260,6 +282,21 @@ func TestVariablesOfServices(t *testing.T) {
 	}
 	if got := Env(given, "other"); len(got) > 0 {
 		t.Errorf("%v", got)
+	}
+}
+
+// TestVariablesOfTooManyServicesAreNotMade: no process can be started with them, so they would only take memory.
+func TestVariablesOfTooManyServicesAreNotMade(t *testing.T) {
+	var all []*corev1.Service
+	for i := range 20_000 {
+		all = append(all, svc(fmt.Sprint("s", i), ip(fmt.Sprintf("10.96.%d.%d", i/250, 1+i%250))))
+	}
+	size := 0
+	for name, value := range Env(all, "default") {
+		size += len(name) + 1 + len(value)
+	}
+	if size < maxEnv || size > maxEnv+1000 {
+		t.Errorf("%d bytes", size)
 	}
 }
 
