@@ -56,14 +56,20 @@ func (b *build) serviceEndpoints() {
 	if e, ok := v.cfg.State.Endpoints(); ok || v.origins == nil {
 		v.origins = cmp.Or(e.Origins, &model.Origins{Spaces: v.cfg.State.Spaces}) // pods of unknown sources are selected by none
 	}
-	index := endpoints.NewIndex(b.shownPods)
+	index, room := endpoints.NewIndex(b.shownPods), endpoints.Max
 	for _, s := range b.services {
 		if !endpoints.Computed(s) {
 			continue
 		}
 		pods := index.Behind(s, v.origins)
-		b.settled(v.kinds.endpoints, endpoints.Endpoints(s, pods))
-		for _, one := range endpoints.Slices(s, pods) {
+		part := pods[:min(len(pods), room)]
+		room -= len(part)
+		e, all := endpoints.Endpoints(s, part), endpoints.Slices(s, part)
+		if len(part) < len(pods) {
+			endpoints.MarkTruncated(e, all)
+		}
+		b.settled(v.kinds.endpoints, e)
+		for _, one := range all {
 			b.settled(v.kinds.slice, one)
 		}
 	}

@@ -13,10 +13,12 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 
+	"monopod/internal/daemon/kubeview/endpoints"
 	"monopod/internal/model"
 	"monopod/manifests"
 	"monopod/node"
@@ -318,5 +320,40 @@ func TestManyPodsAreShownQuickly(t *testing.T) {
 	}
 	if s := objects[kindNamed(t, "discovery.k8s.io/v1/EndpointSlice")]; len(s) != 5 || !strings.HasPrefix(s[0].GetName(), "s-") {
 		t.Errorf("%d slices", len(s))
+	}
+}
+
+// TestEndpointsOfManyServicesAreLimited: their number is that of pairs of Services and pods.
+func TestEndpointsOfManyServicesAreLimited(t *testing.T) {
+	v := views(t, 1000) // half of them are behind each Service
+	d, _ := v.cfg.State.Desired()
+	for i := range 200 {
+		d.Objects = append(d.Objects, &manifests.Object{Kind: "Service", Object: &corev1.Service{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: fmt.Sprint("many-", i)},
+			Spec:       corev1.ServiceSpec{Selector: map[string]string{"half": "1"}, Ports: []corev1.ServicePort{{Port: 80}}},
+		}})
+	}
+	v.cfg.State.Publish(d)
+	objects, _ := v.Objects(t.Context())
+	addresses, truncated := 0, 0
+	for _, o := range objects[kindNamed(t, "Endpoints")] {
+		whole := o.GetAnnotations()[corev1.EndpointsOverCapacity] == ""
+		n := 0
+		for _, subset := range o.(*corev1.Endpoints).Subsets {
+			n += len(subset.Addresses)
+		}
+		if whole != (n == 500) {
+			t.Errorf("%s has %d addresses, annotations %v", o.GetName(), n, o.GetAnnotations())
+		}
+		if addresses += n; !whole {
+			truncated++
+		}
+	}
+	sliced := 0
+	for _, o := range objects[kindNamed(t, "discovery.k8s.io/v1/EndpointSlice")] {
+		sliced += len(o.(*discoveryv1.EndpointSlice).Endpoints)
+	}
+	if addresses != endpoints.Max || sliced != endpoints.Max || truncated != 201-endpoints.Max/500 {
+		t.Errorf("%d addresses in Endpoints, %d of them truncated, %d in slices", addresses, truncated, sliced)
 	}
 }

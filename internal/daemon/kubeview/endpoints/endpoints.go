@@ -20,10 +20,22 @@ import (
 
 	"monopod/internal/model"
 	"monopod/manifests"
+	"monopod/runner/service"
 )
 
 // ManagedBy is the value of the managed-by label of EndpointSlices.
 const ManagedBy = "endpointslice-controller.k8s.io"
+
+// Max limits the pods behind all Services together, because few manifests make many pairs of both. The kernel has room for no more either.
+const Max = service.MaxElements
+
+// MarkTruncated marks the objects of a Service that do not have all pods behind it, as the controller of Endpoints does.
+func MarkTruncated(e *corev1.Endpoints, all []*discoveryv1.EndpointSlice) {
+	e.Annotations = map[string]string{corev1.EndpointsOverCapacity: "truncated"}
+	for _, one := range all {
+		one.Annotations = map[string]string{corev1.EndpointsOverCapacity: "truncated"}
+	}
+}
 
 // Index finds pods by namespace.
 type Index map[string][]*corev1.Pod
