@@ -19,9 +19,9 @@ func TestPeopleSeeNothingThatIsNotEscaped(t *testing.T) {
 		"Root":    "help, which is constant, and words of completion, which are plain",
 		"logs":    "the log of a container, as kubectl",
 		"copyOut": "an archive", "oneLog": "the log of a container behind an escaped prefix", "printItems": "jsonpath, whose strings are escaped", "streams": "the output of a process", "Command": "the output of the command of `up`",
-		"pull": "JSON, or nothing but whether it is a terminal", "screen": "nothing: its size", "show": "bars, whose texts are printed by a printer", "top": "nothing but whether it is a terminal",
-		"Progress": "lines, which are printed by a printer", "errorSize": "nothing: its size",
-		"serve": "slog, which quotes", "CommandLog": "slog, which quotes",
+		"pull": "JSON, or nothing but whether it is a terminal", "show": "bars, whose texts are printed by a printer", "top": "nothing but whether it is a terminal",
+		"Progress": "lines, which are printed by a printer",
+		"serve":    "slog, which quotes", "CommandLog": "slog, which quotes",
 		"tellOnce": "JSON", "notUp": "JSON", "use": "JSON", "validate": "JSON", "printConfig": "JSON", "printVersion": "JSON",
 	}
 	ways := []string{"Stdout", "Stderr", "Raw", "RawErr", "RawJSON"}

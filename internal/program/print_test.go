@@ -85,9 +85,12 @@ func TestFilesAndBuffersAreNoTerminals(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = file.Close() }()
-	for _, f := range []any{file, &strings.Builder{}, nil} {
+	for _, f := range []io.Writer{file, &strings.Builder{}, nil} {
 		if IsTerminal(f) {
 			t.Errorf("%T is taken for a terminal", f)
+		}
+		if width, height := Screen(f); width != 80 || height != 24 {
+			t.Errorf("%T: %d x %d", f, width, height)
 		}
 	}
 }

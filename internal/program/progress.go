@@ -2,6 +2,7 @@ package program
 
 import (
 	"context"
+	"io"
 	"os"
 	"time"
 
@@ -17,12 +18,13 @@ func (p *Program) Progress(ctx context.Context, quiet bool, poll func(context.Co
 		return nil
 	}
 	terminal := IsTerminal(p.Stderr)
-	return progress.Start(ctx, progress.Config{Out: p.RawErr(), Terminal: terminal, Size: p.errorSize, After: p.ProgressAfter, Every: min(time.Second, p.ProgressAfter), Poll: poll})
+	size := func() (int, int) { return Screen(p.Stderr) }
+	return progress.Start(ctx, progress.Config{Out: p.RawErr(), Terminal: terminal, Size: size, After: p.ProgressAfter, Every: min(time.Second, p.ProgressAfter), Poll: poll})
 }
 
-// errorSize returns the columns and lines of the terminal of standard error.
-func (p *Program) errorSize() (width, height int) {
-	if f, ok := p.Stderr.(*os.File); ok {
+// Screen returns the columns and lines of a terminal, 80 and 24 if it does not report them or w is no terminal.
+func Screen(w io.Writer) (width, height int) {
+	if f, ok := w.(*os.File); ok {
 		if w, h, err := term.GetSize(int(f.Fd())); err == nil && w > 0 && h > 0 {
 			return w, h
 		}

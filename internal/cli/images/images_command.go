@@ -6,13 +6,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"os"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/term"
 
 	"monopod/internal/needs"
 	"monopod/internal/printer"
@@ -176,7 +174,7 @@ func (p Commands) pull(ctx context.Context, o *pullOptions, refs []string) error
 		enc := json.NewEncoder(p.RawJSON())
 		show = func(e localapi.PullEvent) { _ = enc.Encode(e) }
 	case program.IsTerminal(p.Raw()):
-		bars := &pullBars{Program: p.Program, size: p.screen}
+		bars := &pullBars{Program: p.Program, size: func() (int, int) { return program.Screen(p.Raw()) }}
 		show = bars.show
 	default:
 		lines := &pullLines{Program: p.Program, said: map[string]time.Time{}}
@@ -240,21 +238,8 @@ type pullBars struct {
 	drawn int
 }
 
-// Columns of a bar, and the default size of a terminal that does not report one.
-const (
-	barWidth, leastBar        = 30, 10
-	commonWidth, commonHeight = 80, 24
-)
-
-// screen returns the size of the output terminal.
-func (p Commands) screen() (width, height int) {
-	if f, ok := p.Raw().(*os.File); ok {
-		if w, h, err := term.GetSize(int(f.Fd())); err == nil && w > 0 && h > 0 {
-			return w, h
-		}
-	}
-	return commonWidth, commonHeight
-}
+// Columns of a bar.
+const barWidth, leastBar = 30, 10
 
 // show draws only lines that fit on the terminal, because others could not be redrawn.
 func (b *pullBars) show(e localapi.PullEvent) {
