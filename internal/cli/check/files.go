@@ -3,7 +3,6 @@ package check
 import (
 	"errors"
 	"io"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -60,6 +59,7 @@ func (p Commands) filesOf(path string) []manifestFile {
 		return []manifestFile{{Name: path, Err: err}}
 	}
 	var out []manifestFile
+	left := maxLooked
 	for _, e := range entries {
 		file := filepath.Join(path, e.Name())
 		switch {
@@ -69,7 +69,7 @@ func (p Commands) filesOf(path string) []manifestFile {
 			out = append(out, manifestFile{Name: file, Content: b, Err: err})
 		case !e.IsDir():
 			out = append(out, manifestFile{Name: file, Ignored: "not a .yaml, .yml or .json file"})
-		case hasManifests(file):
+		case hasManifests(file, &left):
 			out = append(out, manifestFile{Name: file, Ignored: verdict.SubDirectory})
 		}
 	}
@@ -79,23 +79,31 @@ func (p Commands) filesOf(path string) []manifestFile {
 	return out
 }
 
-// hasManifests reports whether files with the names of manifests are anywhere below a directory.
-func hasManifests(dir string) bool {
-	found := false
-	// An error ends the walk: what cannot be looked at is not named.
-	_ = filepath.WalkDir(dir, func(file string, e fs.DirEntry, err error) error {
-		switch {
-		case err != nil:
-			return err
-		case file != dir && strings.HasPrefix(e.Name(), ".") && e.IsDir():
-			return fs.SkipDir
-		case !e.IsDir() && !strings.HasPrefix(e.Name(), ".") && verdict.IsManifestName(e.Name()):
-			found = true
-			return fs.SkipAll
+// maxLooked limits the entries below the sub-directories of an argument that are looked at: it may be / or the home directory.
+const maxLooked = 10_000
+
+// hasManifests reports whether files with the names of manifests are anywhere below a directory, of which it looks at left entries at most.
+// What cannot be looked at has none.
+func hasManifests(dir string, left *int) bool {
+	for queue := []string{dir}; len(queue) > 0 && *left > 0; queue = queue[1:] {
+		f, err := os.Open(queue[0])
+		if err != nil {
+			continue
 		}
-		return nil
-	})
-	return found
+		entries, _ := f.ReadDir(*left)
+		_ = f.Close()
+		*left -= len(entries)
+		for _, e := range entries {
+			switch {
+			case strings.HasPrefix(e.Name(), "."):
+			case e.IsDir():
+				queue = append(queue, filepath.Join(queue[0], e.Name()))
+			case verdict.IsManifestName(e.Name()):
+				return true
+			}
+		}
+	}
+	return false
 }
 
 func readManifest(path string) manifestFile {

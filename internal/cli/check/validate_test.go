@@ -147,3 +147,32 @@ func TestManifestFilesAreThoseThatTheDaemonReads(t *testing.T) {
 		t.Errorf("%s, want %s", got, want)
 	}
 }
+
+// TestTheWalkBelowSubDirectoriesIsBounded: validate may be called with a directory of anything, such as /.
+func TestTheWalkBelowSubDirectoriesIsBounded(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	for i := range 20 {
+		testfiles.Write(t, filepath.Join(dir, fmt.Sprintf("many/%02d.txt", i)), "x")
+		testfiles.Write(t, filepath.Join(dir, fmt.Sprintf("deep/%02d/%02d/a.txt", i/5, i)), "x")
+	}
+	testfiles.Write(t, filepath.Join(dir, "many/a/b/c.yaml"), "# c")
+	for _, c := range []struct {
+		sub  string
+		most int
+		want bool
+		left int
+	}{
+		{"many", 100, true, 77}, // 21 entries, b, and c.yaml
+		{"many", 22, false, 0},
+		{"many", 0, false, 0},
+		{"deep", 100, false, 56}, // 4, 20 and 20 entries
+		{"deep", 10, false, 0},
+		{"none", 10, false, 10},
+	} {
+		left := c.most
+		if got := hasManifests(filepath.Join(dir, c.sub), &left); got != c.want || left != c.left {
+			t.Errorf("%s with %d: %v, %d left", c.sub, c.most, got, left)
+		}
+	}
+}
