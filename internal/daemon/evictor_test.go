@@ -15,7 +15,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"monopod/internal/config"
-	"monopod/internal/daemon/containers"
 	"monopod/internal/daemontest"
 	"monopod/node/budget"
 	"monopod/node/capacity"
@@ -138,13 +137,11 @@ func TestPodsDoNotFindEachOtherByNameOnAForeignNetwork(t *testing.T) {
 }
 
 func TestTheProcessReportsItsUsageAndItsBudget(t *testing.T) {
-	u := &processUsage{
-		cfg: &config.Loaded{Config: config.Config{StateDirectory: t.TempDir()}}, cgroup: budget.Cgroup{Name: "/agent", Limits: budget.Limits{Memory: 1 << 30}},
-		pressure: func() []corev1.NodeCondition { return []corev1.NodeCondition{{Type: corev1.NodePIDPressure}} },
-		network:  &containers.PodNetwork{},
-	}
-	got := u.read()
-	if got.PID != os.Getpid() || got.Cgroup != "/agent" || got.Budget.Memory != 1<<30 || len(got.Conditions) != 1 || got.Version == "" {
+	c := newTestCore(t, runtimetest.NewFake())
+	c.deps.Cgroup = budget.Cgroup{Name: "/agent", Limits: budget.Limits{Memory: 1 << 30}}
+	m := &machineParts{evictor: short(c, &sensors{free: 100})}
+	got := m.usage(c)
+	if got.PID != os.Getpid() || got.Cgroup != "/agent" || got.Budget.Memory != 1<<30 || len(got.Conditions) == 0 || got.Version == "" {
 		t.Errorf("%+v", got)
 	}
 	if got.Agent.Processes != 1 || got.Shims.Processes != 0 {

@@ -39,7 +39,7 @@ func newKubernetes(c *core, m *machineParts, applier *apply.Applier, server func
 	view := kubeview.Config{
 		Node: cfg.NodeName, State: c.state, Facts: cluster.NewNodeFacts(cfg, m.facts(c)).Now, Labels: m.labels.Labels(nodemeta.Metadata{}), Matches: cluster.Matches(m.labels, c.nodeMeta.Current), Services: c.services.Assigned, LeaseDuration: time.Duration(cfg.NodeLeaseDurationSeconds) * time.Second,
 		Events: c.events, Stats: c.stats, Images: c.images, Revisions: history.Revisions{Of: c.state.Rollouts},
-		Agent: (&processUsage{cfg, d.Cgroup, m.pressure, &c.access.Network}).read, CA: func() string { return kubeserver.AuthorityText(ca, cfg.APIServer.Address) }, ModTime: kubeview.FileTime,
+		Agent: func() localapi.Agent { return m.usage(c) }, CA: func() string { return kubeserver.AuthorityText(ca, cfg.APIServer.Address) }, ModTime: kubeview.FileTime,
 		APIAddress: c.forPods.Access.Addresses,
 	}
 	if applier != nil {
