@@ -28,9 +28,13 @@ func (o *Origins) SameSpace(a, b *corev1.Pod) bool { return o == nil || o.space(
 // Local reports whether a pod is of the local space.
 func (o *Origins) Local(p *corev1.Pod) bool { return o == nil || o.space(p) == spaces.Local }
 
-// Offers reports whether a Service is of the local space.
+// Offers reports whether a Service is of the local space, as is that of the Kubernetes API, which no source defines.
 func (o *Origins) Offers(s *corev1.Service) bool {
-	return o == nil || o.Spaces.Of(o.Services[manifests.Key{Namespace: s.Namespace, Name: s.Name}]) == spaces.Local
+	if o == nil {
+		return true
+	}
+	source := o.Services[manifests.Key{Namespace: s.Namespace, Name: s.Name}]
+	return source == "" || o.Spaces.Of(source) == spaces.Local
 }
 
 func (o *Origins) space(p *corev1.Pod) spaces.Space { return o.Spaces.Of(o.source(p)) }

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"monopod/manifests"
+	"monopod/manifests/spaces"
 )
 
 // Memory holds the allocations of Services, by namespace and name, so that Services keep them.
@@ -36,45 +37,38 @@ type Allocation struct {
 const maxRemembered = 4096
 
 // Assign returns copies of the Services, sorted by namespace and name, with all that Kubernetes would fill in: cluster IPs, node ports, the status of
-// load balancers and defaults. The same Services get the same addresses again if the returned Memory is passed to the next call, and no Service takes an
-// address or a port from one that came earlier. The arguments are not modified.
+// load balancers and defaults. The same Services get the same addresses again if the returned Memory is passed to the next call. No Service takes an
+// address or a port from one that came earlier, but those of the local space take them from all others. The arguments are not modified.
 func Assign(services []*corev1.Service, m Memory, c Config) ([]*corev1.Service, Memory, []Note) {
 	a := assigner{
-		Config: c, before: m.Services, after: map[string]Allocation{}, owners: map[string]string{}, held: map[string]string{}, gone: map[string]bool{},
+		Config: c, before: m.Services, after: map[string]Allocation{}, byKey: map[string]*corev1.Service{}, owners: map[string]string{}, held: map[string]string{}, avoid: map[string]bool{},
 	}
-	seen := map[string]bool{}
 	for _, s := range services {
-		if !seen[keyOf(s)] {
-			seen[keyOf(s)] = true
-			a.all = append(a.all, withDefaults(s))
+		if key := keyOf(s); a.byKey[key] == nil {
+			s = withDefaults(s)
+			a.byKey[key], a.all = s, append(a.all, s)
 		}
 	}
 	slices.SortFunc(a.all, func(x, y *corev1.Service) int {
 		return cmp.Or(cmp.Compare(x.Namespace, y.Namespace), cmp.Compare(x.Name, y.Name))
 	})
 	for _, s := range a.all {
-		if a.addressed(s) {
-			a.keep(s, keyOf(s))
-		} else {
+		if !a.addressed(s) {
 			a.inferFamilies(s)
 		}
 	}
+	a.leaveAlone()
 	earlier, later := a.line()
-	a.hold(earlier)
-	// What is written has precedence over what was given before, and that over what is new.
-	a.written(earlier)
-	a.written(later)
-	for _, s := range slices.Concat(earlier, later) {
-		a.complain(s, keyOf(s))
-		a.fromMemory(s, keyOf(s))
+	for _, local := range []bool{true, false} {
+		other := func(s *corev1.Service) bool { return a.Origins.Offers(s) != local }
+		a.serve(slices.DeleteFunc(slices.Clone(earlier), other), slices.DeleteFunc(slices.Clone(later), other), local)
 	}
-	a.retainRemoved(seen)
+	a.retainRemoved()
 	for _, s := range slices.Concat(earlier, later) {
-		a.allocate(s, keyOf(s))
 		a.fill(s)
 	}
 	given := Memory{Services: a.after}
-	a.outside(given.inOrder(a.all))
+	a.outside(given.inOrder(a.all, c.Origins))
 	slices.SortStableFunc(a.notes, func(x, y Note) int { return cmp.Compare(x.Service, y.Service) })
 	return a.all, given, a.notes
 }
@@ -83,31 +77,101 @@ func Assign(services []*corev1.Service, m Memory, c Config) ([]*corev1.Service, 
 type assigner struct {
 	Config
 	all           []*corev1.Service
+	byKey         map[string]*corev1.Service
 	before, after map[string]Allocation
 	// owners have the Service of each cluster IP, and of each node port as protocol/port. held are what existing Services had and have not got yet.
 	owners, held map[string]string
-	// gone are those of Services that do not exist anymore.
-	gone  map[string]bool
+	// avoid are those that Services get only when no others are free.
+	avoid map[string]bool
 	notes []Note
+}
+
+// serve gives the Services of the local space, or all others, their addresses and node ports. What is written has precedence over what was given
+// before, and that over what is new. What an API server has given is not chosen here: only what a local Service asks for is taken from it.
+func (a *assigner) serve(earlier, later []*corev1.Service, local bool) {
+	a.hold(earlier)
+	a.written(earlier)
+	a.written(later)
+	for _, s := range a.all {
+		if local && a.addressed(s) {
+			a.keep(s, keyOf(s))
+		}
+	}
+	all := slices.Concat(earlier, later)
+	for _, s := range all {
+		a.complain(s, keyOf(s))
+		a.fromMemory(s, keyOf(s))
+	}
+	for _, s := range all {
+		a.allocate(s, keyOf(s))
+	}
+}
+
+// leaveAlone determines what is allocated last: what removed Services had, which may be recreated, and what those of other spaces have or ask for.
+func (a *assigner) leaveAlone() {
+	for key, had := range a.before {
+		if s := a.byKey[key]; s != nil && a.Origins.Offers(s) {
+			continue
+		}
+		for _, ip := range had.IPs {
+			a.avoid[ip.String()] = true
+		}
+		for at, node := range had.NodePorts {
+			protocol, _, _ := strings.Cut(at, "/")
+			a.avoid[portKey(corev1.Protocol(protocol), node)] = true
+		}
+	}
+	for _, s := range a.all {
+		if a.Origins.Offers(s) {
+			continue
+		}
+		for _, ip := range addrs(clusterIPs(s)) {
+			a.avoid[ip.String()] = true
+		}
+		for i := range s.Spec.Ports {
+			a.avoid[portKey(s.Spec.Ports[i].Protocol, s.Spec.Ports[i].NodePort)] = true
+		}
+	}
 }
 
 // addressed reports whether an API server allocated the addresses of a Service.
 func (a *assigner) addressed(s *corev1.Service) bool {
-	return a.Addressed[manifests.Key{Namespace: s.Namespace, Name: s.Name}]
+	return a.Origins != nil && a.Origins.Services[manifests.Key{Namespace: s.Namespace, Name: s.Name}] == spaces.APIServer
 }
 
-// keep reserves the addresses and node ports of a Service.
+// keep reserves the addresses and node ports of a Service that has them from an API server. It loses those that the local space asks for.
 func (a *assigner) keep(s *corev1.Service, key string) {
-	for _, text := range s.Spec.ClusterIPs {
-		if ip, err := netip.ParseAddr(text); err == nil {
-			a.owners[ip.Unmap().String()] = key
+	lost := func(field, value string) bool {
+		owner := a.owners[value]
+		if owner == "" || owner == key {
+			a.owners[value] = key
+			return false
 		}
+		a.note(key, "%s is used by %s: it does not lead to this Service here; change that one", field, a.describe(s, owner))
+		return true
+	}
+	had := len(s.Spec.ClusterIPs)
+	s.Spec.ClusterIPs = slices.DeleteFunc(s.Spec.ClusterIPs, func(text string) bool {
+		ip, err := netip.ParseAddr(text)
+		return err == nil && lost("spec.clusterIP "+text, ip.Unmap().String())
+	})
+	if len(s.Spec.ClusterIPs) < had {
+		s.Spec.ClusterIP = append(s.Spec.ClusterIPs, "")[0]
 	}
 	for i := range s.Spec.Ports {
-		if p := &s.Spec.Ports[i]; p.NodePort != 0 {
-			a.owners[portKey(p.Protocol, p.NodePort)] = key
+		p := &s.Spec.Ports[i]
+		if p.NodePort != 0 && lost(fmt.Sprintf("spec.ports[%d].nodePort %d", i, p.NodePort), portKey(p.Protocol, p.NodePort)) {
+			p.NodePort = 0
 		}
 	}
+}
+
+// describe names the Service that has what another one asks for, and why it comes first.
+func (a *assigner) describe(s *corev1.Service, owner string) string {
+	if o := a.byKey[owner]; o != nil && a.Origins.Offers(o) && !a.Origins.Offers(s) {
+		return "Service " + owner + " of the local space, which comes first"
+	}
+	return "Service " + owner
 }
 
 func (a *assigner) note(service, format string, args ...any) {
@@ -213,7 +277,7 @@ func (a *assigner) fromMemory(s *corev1.Service, key string) {
 	had := a.before[key]
 	for _, r := range a.ranges(s) {
 		_, done := a.after[key].in(r)
-		if ip, ok := had.in(r); !done && ok && usable(r, ip) && a.free(key, ip.String()) {
+		if ip, ok := had.in(r); !done && ok && usable(r, ip) && a.mayKeep(s, "cluster IP "+ip.String(), ip.String(), slices.Contains(addrs(clusterIPs(s)), ip)) {
 			a.assignIP(key, ip)
 		}
 	}
@@ -224,48 +288,58 @@ func (a *assigner) fromMemory(s *corev1.Service, key string) {
 		}
 		at := portKey(p.Protocol, p.Port)
 		_, done := a.after[key].NodePorts[at]
-		if node, ok := had.NodePorts[at]; !done && ok && a.free(key, portKey(p.Protocol, node)) {
+		if node, ok := had.NodePorts[at]; !done && ok && a.mayKeep(s, fmt.Sprintf("node port %d", node), portKey(p.Protocol, node), p.NodePort == int32(node)) {
 			a.assignNodePort(key, p, node)
 		}
 	}
 }
 
+// mayKeep reports whether a Service can still have what it had. That it has lost what it did not ask for to the local space is noted here.
+func (a *assigner) mayKeep(s *corev1.Service, what, value string, asked bool) bool {
+	if a.free(keyOf(s), value) {
+		return true
+	}
+	if owner := a.byKey[a.owners[value]]; !asked && owner != nil && a.Origins.Offers(owner) && !a.Origins.Offers(s) {
+		a.note(keyOf(s), "its %s is now used by %s; it has got another one", what, a.describe(s, keyOf(owner)))
+	}
+	return false
+}
+
 // retainRemoved keeps the allocations of removed Services, in case they are recreated.
-func (a *assigner) retainRemoved(exists map[string]bool) {
+func (a *assigner) retainRemoved() {
+	kept := map[string]bool{}
+	keep := func(value string) bool {
+		if a.owners[value] != "" || kept[value] {
+			return false
+		}
+		kept[value] = true
+		return true
+	}
 	count := 0
 	for _, key := range slices.Sorted(maps.Keys(a.before)) {
-		if exists[key] || count >= maxRemembered {
+		if a.byKey[key] != nil || count >= maxRemembered {
 			continue
 		}
-		kept := Allocation{}
+		left := Allocation{}
 		for _, ip := range a.before[key].IPs {
-			if slices.ContainsFunc(a.Ranges, func(r netip.Prefix) bool { return usable(r, ip) }) && a.leave(ip.String()) {
-				kept.IPs = append(kept.IPs, ip)
+			if slices.ContainsFunc(a.Ranges, func(r netip.Prefix) bool { return usable(r, ip) }) && keep(ip.String()) {
+				left.IPs = append(left.IPs, ip)
 			}
 		}
 		for at, node := range a.before[key].NodePorts {
 			protocol, _, _ := strings.Cut(at, "/")
-			if a.leave(portKey(corev1.Protocol(protocol), node)) {
-				if kept.NodePorts == nil {
-					kept.NodePorts = map[string]uint16{}
+			if keep(portKey(corev1.Protocol(protocol), node)) {
+				if left.NodePorts == nil {
+					left.NodePorts = map[string]uint16{}
 				}
-				kept.NodePorts[at] = node
+				left.NodePorts[at] = node
 			}
 		}
-		if len(kept.IPs)+len(kept.NodePorts) > 0 {
-			a.after[key] = kept
+		if len(left.IPs)+len(left.NodePorts) > 0 {
+			a.after[key] = left
 			count++
 		}
 	}
-}
-
-// leave leaves an address or a node port to a Service that does not exist anymore, unless another one has it.
-func (a *assigner) leave(value string) bool {
-	if a.owners[value] != "" || a.gone[value] {
-		return false
-	}
-	a.gone[value] = true
-	return true
 }
 
 // allocate gives a Service what it does not have yet.
@@ -296,14 +370,14 @@ func (a *assigner) allocate(s *corev1.Service, key string) {
 	}
 }
 
-// unusedPort returns a node port for a port of a Service, that of its name if possible; 0: none is free. Those of Services that are gone are taken last.
+// unusedPort returns a node port for a port of a Service, that of its name if possible; 0: none is free.
 func (a *assigner) unusedPort(key string, p *corev1.ServicePort) uint16 {
 	const all = LastNodePort - FirstNodePort + 1
 	start := a.hash(key+"/"+portKey(p.Protocol, p.Port)) % all
 	for _, reuse := range []bool{false, true} {
 		for n := range uint64(all) {
 			node := uint16(FirstNodePort + (start+n)%all)
-			if value := portKey(p.Protocol, node); a.owners[value] == "" && (reuse || !a.gone[value]) {
+			if value := portKey(p.Protocol, node); a.owners[value] == "" && (reuse || !a.avoid[value]) {
 				return node
 			}
 		}
@@ -311,8 +385,7 @@ func (a *assigner) unusedPort(key string, p *corev1.ServicePort) uint16 {
 	return 0
 }
 
-// unused returns an address of a range for a Service, that of its name if possible. The first addresses are left for Services that ask for one, and those
-// of Services that are gone are taken last.
+// unused returns an address of a range for a Service, that of its name if possible. The first addresses are left for Services that ask for one.
 func (a *assigner) unused(r netip.Prefix, key string) (netip.Addr, bool) {
 	size := uint64(1) << min(r.Addr().BitLen()-r.Bits(), 32)
 	if size < 4 {
@@ -323,7 +396,7 @@ func (a *assigner) unused(r netip.Prefix, key string) (netip.Addr, bool) {
 	for _, reuse := range []bool{false, true} {
 		for n := range size - 1 - band {
 			ip := at(r, band+(start+n)%(size-1-band))
-			if a.owners[ip.String()] == "" && (reuse || !a.gone[ip.String()]) {
+			if a.owners[ip.String()] == "" && (reuse || !a.avoid[ip.String()]) {
 				return ip, true
 			}
 		}

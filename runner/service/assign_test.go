@@ -11,8 +11,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
-
-	"monopod/manifests"
 )
 
 func config(ranges ...string) Config {
@@ -88,9 +86,9 @@ func TestWhichServicesHaveWhichAddresses(t *testing.T) {
 		{"both, IPv6 first", families(corev1.IPFamilyPolicyRequireDualStack, corev1.IPv6Protocol, corev1.IPv4Protocol), dual(), "6,4", ""},
 		{"both of one", families(corev1.IPFamilyPolicyPreferDualStack), config("10.96.0.0/16"), "4", ""},
 		{"a family that does not exist", families(corev1.IPFamilyPolicySingleStack, corev1.IPv6Protocol), config("10.96.0.0/16"), "4", ""},
-		{"outside of the range", ip("192.168.0.1"), dual(), "4", "spec.clusterIP 192.168.0.1 is not in serviceSubnet; a different address is used"},
-		{"the first of the range", ip("10.96.0.0"), dual(), "4", "spec.clusterIP 10.96.0.0 is not in serviceSubnet; a different address is used"},
-		{"no address", ip("many"), dual(), "4", "spec.clusterIP many is not in serviceSubnet; a different address is used"},
+		{"outside of the range", ip("192.168.0.1"), dual(), "4", "spec.clusterIP 192.168.0.1 is not in serviceSubnet; a different address is used: write a free one or none"},
+		{"the first of the range", ip("10.96.0.0"), dual(), "4", "spec.clusterIP 10.96.0.0 is not in serviceSubnet; a different address is used: write a free one or none"},
+		{"no address", ip("many"), dual(), "4", "spec.clusterIP many is not in serviceSubnet; a different address is used: write a free one or none"},
 		{"no range", nil, config(), "", ""},
 		{"too small", nil, config("10.97.0.0/31"), "", "serviceSubnet 10.97.0.0/31 has no free address: the name resolves to the pods"},
 	}
@@ -125,7 +123,7 @@ func TestAddressesThatAreAskedForAreGiven(t *testing.T) {
 	if got[0].Spec.ClusterIP != "10.96.0.10" || got[1].Spec.ClusterIP == "10.96.0.10" || !slices.Equal(got[2].Spec.ClusterIPs, []string{"fd10:96::a", "10.96.0.11"}) {
 		t.Errorf("%v, %v, %v", got[0].Spec.ClusterIPs, got[1].Spec.ClusterIPs, got[2].Spec.ClusterIPs)
 	}
-	if len(notes) != 1 || notes[0] != (Note{"default/b", "spec.clusterIP 10.96.0.10 is already used by Service default/a; a different address is used"}) {
+	if len(notes) != 1 || notes[0] != (Note{"default/b", "spec.clusterIP 10.96.0.10 is already used by Service default/a; a different address is used: write a free one or none"}) {
 		t.Errorf("%v", notes)
 	}
 	if len(m.Services["default/d"].IPs) != 0 {
@@ -177,7 +175,7 @@ func TestAddressesStay(t *testing.T) {
 // TestAddressesOfAnAPIServerAreKept: also those outside of the ranges, and no other Service gets them.
 func TestAddressesOfAnAPIServerAreKept(t *testing.T) {
 	c := dual()
-	c.Addressed = map[manifests.Key]bool{{Namespace: "default", Name: "there"}: true, {Namespace: "default", Name: "z"}: true}
+	c.Origins = from("apiserver: there z", "fleet: here asks")
 	there := svc("there", nodePort(30080), ip("172.20.0.9"))
 	there.Spec.ClusterIPs = []string{"172.20.0.9", "fd20::9"}
 	inside := svc("z", ip("10.96.7.7"))
@@ -252,8 +250,8 @@ func TestNodePorts(t *testing.T) {
 		}
 	}
 	want := []Note{
-		{"default/b", "spec.ports[0].nodePort 30080 is already used by Service default/a; a different port is used"},
-		{"default/c", "spec.ports[0].nodePort 80 is not between 30000 and 32767; a different port is used"},
+		{"default/b", "spec.ports[0].nodePort 30080 is already used by Service default/a; a different port is used: write a free one or none"},
+		{"default/c", "spec.ports[0].nodePort 80 is not between 30000 and 32767; a different port is used: write a free one or none"},
 	}
 	if !slices.Equal(notes, want) {
 		t.Errorf("%v", notes)

@@ -44,8 +44,8 @@ func TestALaterServiceTakesNothing(t *testing.T) {
 		edit func(*corev1.ServiceSpec)
 		note string
 	}{
-		"its address":                         {ip(at), "spec.clusterIP " + at + " is already used by Service zzz/db; a different address is used"},
-		"its node port":                       {nodePort(node), fmt.Sprintf("spec.ports[0].nodePort %d is already used by Service zzz/db; a different port is used", node)},
+		"its address":                         {ip(at), "spec.clusterIP " + at + " is already used by Service zzz/db; a different address is used: write a free one or none"},
+		"its node port":                       {nodePort(node), fmt.Sprintf("spec.ports[0].nodePort %d is already used by Service zzz/db; a different port is used: write a free one or none", node)},
 		"its external IP":                     {external("203.0.113.1"), "port 80/tcp of the external IP 203.0.113.1 is not opened: it is that of Service zzz/db"},
 		"another port of its external IP":     {func(s *corev1.ServiceSpec) { external("203.0.113.1")(s); onPort(81)(s) }, ""},
 		"its cluster IP as an external one":   {external(at), "port 80/tcp of the external IP " + at + " is not opened: " + at + " is the cluster IP of Service zzz/db"},
@@ -162,7 +162,7 @@ func TestLoadBalancersRespectExplicitNodePorts(t *testing.T) {
 			t.Errorf("%s: %d, want %d", given[i].Name, got, want)
 		}
 	}
-	if len(notes) != 2 || !strings.HasSuffix(notes[0].Text, "is already used by Service default/a; it is not opened") || !strings.HasSuffix(notes[1].Text, "is not between 30000 and 32767; it is not opened") {
+	if len(notes) != 2 || !strings.HasSuffix(notes[0].Text, "is already used by Service default/a; it is not opened: write a free one") || !strings.HasSuffix(notes[1].Text, "is not between 30000 and 32767; it is not opened: write a free one") {
 		t.Error(notes)
 	}
 	if given, _, _ = Assign([]*corev1.Service{svc("a", without(0))}, m, dual()); given[0].Spec.Ports[0].NodePort != 0 {

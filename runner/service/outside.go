@@ -9,7 +9,7 @@ import (
 )
 
 // outside decides which Service has an address and port outside of the cluster: an external IP, or the address of a load balancer. Each has one
-// Service, the first to come, and none is a cluster IP or a node port of a Service that came earlier.
+// Service, the first to be served, and none is a cluster IP or a node port of a Service that was served earlier.
 type outside struct {
 	// cluster are the cluster IPs by Service.
 	cluster map[netip.Addr]string

@@ -23,14 +23,14 @@ const (
 	stickyElements = 14
 )
 
-// Plan returns where connections to Services lead. Services and memory are those that Assign has returned. Of
-// two Services with the same frontend the one has it that came first.
+// Plan returns where connections to Services lead. Services and memory are those that Assign has returned. Of two Services with the same frontend the
+// one of the local space has it, or the one that came first.
 func Plan(e model.Endpoints, m Memory) Table {
 	b := builder{
 		pods: indexPods(e.Pods), ports: map[Frontend]Port{}, outside: newOutside(e.Services), origins: e.Origins,
 		room: map[bool]int{false: MaxElements, true: MaxElements}, over: map[string]bool{},
 	}
-	for _, s := range m.inOrder(e.Services) {
+	for _, s := range m.inOrder(e.Services, e.Origins) {
 		if s.Spec.ClusterIP != "" && HasIP(s) {
 			b.service(s)
 		}

@@ -10,7 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"monopod/manifests"
+	"monopod/internal/model"
 )
 
 // Config is the configuration for all Services on a machine.
@@ -21,8 +21,9 @@ type Config struct {
 	Instance string
 	// Node are the addresses of the machine, for Services of type LoadBalancer.
 	Node []netip.Addr
-	// Addressed are Services whose addresses and node ports were allocated by an API server, and are kept regardless of the ranges.
-	Addressed map[manifests.Key]bool
+	// Origins are those of the Services: what the local space asks for, it takes from others, and what an API server has given is kept regardless of
+	// the ranges. Nil: they are all of the local space.
+	Origins *model.Origins
 }
 
 // Range of node ports, as in Kubernetes.

@@ -6,6 +6,8 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"monopod/internal/model"
 )
 
 // line returns the Services without an API server's addresses in the order in which they came, and gives each its place. Earlier ones existed before.
@@ -38,11 +40,18 @@ func (a *assigner) line() (earlier, later []*corev1.Service) {
 	return earlier, later
 }
 
-// inOrder returns Services in the order in which they came, those with an API server's addresses first.
-func (m Memory) inOrder(all []*corev1.Service) []*corev1.Service {
+// inOrder returns Services in the order in which they are served: those of the local space, then those with an API server's addresses, then the others
+// in the order in which they came.
+func (m Memory) inOrder(all []*corev1.Service, o *model.Origins) []*corev1.Service {
 	all = slices.Clone(all)
+	rank := func(s *corev1.Service) int {
+		if o.Offers(s) {
+			return 0
+		}
+		return 1
+	}
 	slices.SortStableFunc(all, func(x, y *corev1.Service) int {
-		return cmp.Compare(m.Services[keyOf(x)].Order, m.Services[keyOf(y)].Order)
+		return cmp.Or(cmp.Compare(rank(x), rank(y)), cmp.Compare(m.Services[keyOf(x)].Order, m.Services[keyOf(y)].Order))
 	})
 	return all
 }
@@ -136,6 +145,8 @@ func clusterIPs(s *corev1.Service) []string {
 	return slices.DeleteFunc(slices.Clone(s.Spec.ClusterIPs), func(text string) bool { return text == "" })
 }
 
+const otherIP = "a different address is used: write a free one or none"
+
 // complain notes what a Service asks for and does not get.
 func (a *assigner) complain(s *corev1.Service, key string) {
 	ranges, given := a.ranges(s), a.after[key]
@@ -146,18 +157,18 @@ func (a *assigner) complain(s *corev1.Service, key string) {
 		switch {
 		case len(ranges) == 0, slices.Contains(given.IPs, ip):
 		case err != nil || !slices.ContainsFunc(a.Ranges, func(r netip.Prefix) bool { return usable(r, ip) }):
-			a.note(key, "spec.clusterIP %s is not in serviceSubnet; a different address is used", text)
+			a.note(key, "spec.clusterIP %s is not in serviceSubnet; %s", text, otherIP)
 		case owner != "":
-			a.note(key, "spec.clusterIP %s is already used by Service %s; a different address is used", text, owner)
+			a.note(key, "spec.clusterIP %s is already used by %s; %s", text, a.describe(s, owner), otherIP)
 		default:
 			a.note(key, "spec.clusterIP %s is of an address family that the Service does not have: it is not used; see spec.ipFamilyPolicy", text)
 		}
 	}
 	for i := range s.Spec.Ports {
 		p := &s.Spec.Ports[i]
-		instead := "a different port is used"
+		instead := "a different port is used: write a free one or none"
 		if !allocates(s) {
-			instead = "it is not opened"
+			instead = "it is not opened: write a free one"
 		}
 		owner := cmp.Or(a.owners[portKey(p.Protocol, p.NodePort)], a.held[portKey(p.Protocol, p.NodePort)])
 		switch {
@@ -165,7 +176,7 @@ func (a *assigner) complain(s *corev1.Service, key string) {
 		case !inPorts(p.NodePort):
 			a.note(key, "spec.ports[%d].nodePort %d is not between %d and %d; %s", i, p.NodePort, FirstNodePort, LastNodePort, instead)
 		case owner != "":
-			a.note(key, "spec.ports[%d].nodePort %d is already used by Service %s; %s", i, p.NodePort, owner, instead)
+			a.note(key, "spec.ports[%d].nodePort %d is already used by %s; %s", i, p.NodePort, a.describe(s, owner), instead)
 		}
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"monopod/internal/atomicfile"
+	"monopod/internal/config"
 	"monopod/manifests"
 	"monopod/runner/service"
 )
@@ -84,7 +85,7 @@ func (n *Manager) assignLocked(all []*corev1.Service, known bool) []*corev1.Serv
 	} else {
 		var notes []service.Note
 		before := n.memory
-		n.config.Addressed = n.cfg.State.AddressedServices()
+		n.config.Origins = n.cfg.State.ServiceOrigins()
 		var after service.Memory
 		n.given, after, notes = service.Assign(all, before, n.config)
 		if known {
@@ -176,11 +177,15 @@ func (n *Manager) Allocated(namespace, name string) *corev1.Service {
 	return n.Assigned()[manifests.Key{Namespace: namespace, Name: name}]
 }
 
-// Refused returns why a client cannot write a Service: it asks for what another one has, or what nobody can have.
+// Refused returns why a client cannot write a Service: it asks for what another one has, unless that is not of the local space and gives it up, or for what
+// no Service can have.
 func (n *Manager) Refused(s *corev1.Service) field.ErrorList {
 	given := n.current()
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	if o := n.config.Origins; o != nil && o.Spaces.Of(config.SourceApplied) == manifests.LocalSpace {
+		given = slices.DeleteFunc(slices.Clone(given), func(other *corev1.Service) bool { return !o.Offers(other) })
+	}
 	return service.Refused(s, given, n.config)
 }
 

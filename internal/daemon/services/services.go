@@ -45,8 +45,8 @@ type State interface {
 	Endpoints() (e model.Endpoints, ok bool)
 	// Services returns the Services, which are known before the pods are; ok is false before that.
 	Services() (services []*corev1.Service, ok bool)
-	// AddressedServices returns those of them whose addresses an API server has given.
-	AddressedServices() map[manifests.Key]bool
+	// ServiceOrigins returns their sources.
+	ServiceOrigins() *model.Origins
 }
 
 // Config of a Network.

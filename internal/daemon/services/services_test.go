@@ -33,9 +33,8 @@ type fake struct {
 	mu       sync.Mutex
 	pods     []*corev1.Pod
 	services []*corev1.Service
-	// addressed are those whose addresses an API server has given.
-	addressed map[manifests.Key]bool
-	known     bool
+	origins  *model.Origins
+	known    bool
 	// unread: no source has been read yet.
 	unread  bool
 	changed chan struct{}
@@ -95,10 +94,10 @@ func (f *fake) Services() ([]*corev1.Service, bool) {
 	return f.services, !f.unread
 }
 
-func (f *fake) AddressedServices() map[manifests.Key]bool {
+func (f *fake) ServiceOrigins() *model.Origins {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.addressed
+	return f.origins
 }
 
 func (f *fake) Supported() error {
@@ -498,7 +497,7 @@ func TestLoadBalancersFollowTheAddressOfTheMachine(t *testing.T) {
 func TestServicesOfAnAPIServerKeepTheirAddresses(t *testing.T) {
 	f := newFake()
 	f.services = []*corev1.Service{front(func(s *corev1.ServiceSpec) { s.ClusterIP, s.ClusterIPs = "192.0.2.9", []string{"192.0.2.9"} })}
-	f.addressed = map[manifests.Key]bool{{Namespace: "default", Name: "front"}: true}
+	f.origins = &model.Origins{Services: map[manifests.Key]string{{Namespace: "default", Name: "front"}: config.SourceAPIServer}}
 	n := network(t.TempDir(), "10.87.0.0/16", both, f)
 	n.Prepare(t.Context())
 	if got := n.Allocated("default", "front").Spec.ClusterIP; got != "192.0.2.9" {
@@ -506,5 +505,30 @@ func TestServicesOfAnAPIServerKeepTheirAddresses(t *testing.T) {
 	}
 	if vars := n.Variables("default"); vars["FRONT_SERVICE_HOST"] != "192.0.2.9" {
 		t.Error(vars)
+	}
+}
+
+// TestTheLocalSpaceIsNotRefusedWhatOthersHave: they give it up.
+func TestTheLocalSpaceIsNotRefusedWhatOthersHave(t *testing.T) {
+	f := newFake()
+	asks := func(name string) *corev1.Service {
+		s := front(func(s *corev1.ServiceSpec) {
+			s.ClusterIP, s.Type, s.Ports[0].NodePort = "10.96.0.10", corev1.ServiceTypeNodePort, 30080
+		})
+		s.Name = name
+		return s
+	}
+	f.origins = &model.Origins{Spaces: &manifests.Spaces{Local: []string{"applied"}}, Services: map[manifests.Key]string{{Namespace: "default", Name: "x"}: "fleet"}}
+	n := network(t.TempDir(), "10.87.0.0/16", both, f)
+	n.Prepare(t.Context())
+	for source, refused := range map[string]int{"fleet": 0, "applied": 2} {
+		f.origins.Services[manifests.Key{Namespace: "default", Name: "x"}], f.services = source, []*corev1.Service{asks("x")}
+		if errs := n.Refused(asks("new")); len(errs) != refused {
+			t.Errorf("%s has them: %v", source, errs)
+		}
+	}
+	f.origins.Spaces.Local, f.origins.Services[manifests.Key{Namespace: "default", Name: "x"}] = nil, "fleet"
+	if errs := n.Refused(asks("new")); len(errs) != 2 {
+		t.Errorf("applied is a space among others: %v", errs)
 	}
 }

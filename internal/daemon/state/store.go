@@ -19,7 +19,6 @@ import (
 	"monopod/internal/printer"
 	"monopod/manifests"
 	"monopod/node"
-	"monopod/node/apiserver/mirror"
 	"monopod/runner/podstatus"
 	"monopod/runner/pool"
 	"monopod/runner/rollout"
@@ -209,17 +208,11 @@ func (s *Store) servicesLocked() (out []*corev1.Service) {
 	return out
 }
 
-// AddressedServices returns the desired Services whose addresses an API server has given.
-func (s *Store) AddressedServices() map[manifests.Key]bool {
+// ServiceOrigins returns the sources of the desired Services.
+func (s *Store) ServiceOrigins() *model.Origins {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	all := map[manifests.Key]bool{}
-	for _, o := range s.desired.Objects {
-		if service, ok := o.Object.(*corev1.Service); ok && o.Origin.Source == mirror.SourceName {
-			all[manifests.Key{Namespace: service.Namespace, Name: service.Name}] = true
-		}
-	}
-	return all
+	return &model.Origins{Spaces: s.Spaces, Services: serviceSources(s.desired.Objects)}
 }
 
 // Empty reports whether no pods are desired and none are left.
