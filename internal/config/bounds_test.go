@@ -122,6 +122,15 @@ func TestEachMistakeIsNamedWithAWayOut(t *testing.T) {
 		"sharing of a source that is not there": {
 			func(c *Config) { c.Sharing = map[string][]string{"http": {"applied/shop", "applie"}} }, `sharing: "applie" is none of file, http, applied; did you mean applied?`,
 		},
+		"namespaces of a source that is not there": {
+			func(c *Config) { c.Namespaces = map[string][]string{"flet": {"shop"}} }, `namespaces: "flet" is none of file, http, applied; did you mean file?`,
+		},
+		"namespaces that are none": {
+			func(c *Config) { c.Namespaces = map[string][]string{"http": {"a/b", "shop"}} }, `namespaces: http: ["a/b" "shop"] is not a list of namespaces; leave a source out that may use any`,
+		},
+		"no namespaces at all": {
+			func(c *Config) { c.Namespaces = map[string][]string{"http": {}} }, "namespaces: http: [] is not a list of namespaces; leave a source out that may use any",
+		},
 		"sharing of what is no namespace": {
 			func(c *Config) { c.Sharing = map[string][]string{"http": {"applied/"}} }, `sharing: "applied/": "" is not a namespace; write source or source/namespace`,
 		},

@@ -63,7 +63,7 @@ func checkConfig(cfg *Config, sources map[string]string) Problems {
 func (c *configCheck) sourceValues(cfg *Config) {
 	c.remoteSources(cfg)
 	c.sourceOrder(cfg)
-	c.sharing(cfg)
+	c.spaces(cfg)
 	if cfg.StaticPodURL != "" {
 		u, err := url.Parse(cfg.StaticPodURL)
 		if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" {

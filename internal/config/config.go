@@ -40,6 +40,7 @@ type Config struct {
 	RemoteSources            []RemoteSource      `koanf:"sources"`
 	SourceOrder              []string            `koanf:"sourceOrder"`
 	Sharing                  map[string][]string `koanf:"sharing"`
+	Namespaces               map[string][]string `koanf:"namespaces"`
 	FileCheckFrequency       time.Duration       `koanf:"fileCheckFrequency"`
 	HTTPCheckFrequency       time.Duration       `koanf:"httpCheckFrequency"`
 	RootDirectory            string              `koanf:"rootDirectory"`
@@ -227,23 +228,18 @@ func (c *Config) SourceNames() []string {
 	return append(slices.DeleteFunc(slices.Clone(order), other), slices.DeleteFunc(order, c.isLocal)...)
 }
 
-// Policy returns what pods of a source on this machine may do.
-func (c *Config) Policy(podSecurity string) policy.Policy {
-	return policy.Policy{
-		PodSecurity: podSecurity, AllowedUnsafeSysctls: c.AllowedUnsafeSysctls, HelmHooks: c.HelmHooks, NamespaceAccess: c.APIServer.NamespaceAccess,
+// Policy returns what pods and other objects of a source may be.
+func (c *Config) Policy(source string) policy.Policy {
+	p := policy.Policy{
+		PodSecurity:          map[string]string{SourceFile: c.StaticPodPathSecurity, SourceApplied: c.AppliedSecurity}[source],
+		AllowedUnsafeSysctls: c.AllowedUnsafeSysctls, HelmHooks: c.HelmHooks, NamespaceAccess: c.APIServer.NamespaceAccess, Namespaces: c.Namespaces[source],
 	}
-}
-
-// RemotePolicy returns what pods of a remote source may do.
-func (c *Config) RemotePolicy(podSecurity string, criticalPods bool) policy.Policy {
-	p := c.Policy(podSecurity)
-	p.RefuseCritical = !criticalPods
+	for _, s := range c.Remotes() {
+		if s.Name == source {
+			p.PodSecurity, p.RefuseCritical = s.PodSecurity, !s.CriticalPods
+		}
+	}
 	return p
-}
-
-// PolicyOf returns what pods of an entry of sources may do.
-func (c *Config) PolicyOf(s *RemoteSource) policy.Policy {
-	return c.RemotePolicy(s.PodSecurity, s.CriticalPods)
 }
 
 // Environment is the input of Load besides files.

@@ -226,6 +226,7 @@ func TestEachKeyCanBeSetByFileVariableAndFlagAndEachLaterOneWins(t *testing.T) {
 		"staticPodURLCriticalPods": {"true", "false", "true", "x"},
 		"appliedSecurity":          {"baseline", "restricted", "privileged", "[1]"},
 		"sourceOrder":              {"[http]", "applied", "http,file", "[1]"},
+		"namespaces":               {"{file: [a]}", "{http: [a, b]}", "{applied: [c]}", "[x]"},
 		"sharing":                  {"{file: [applied]}", "{http: [file/a]}", "{applied: [file]}", "[x]"},
 		"snapshotter":              {"native", "overlayfs", "native", "1"},
 		"evictionHard":             {"{memory.available: 1Mi}", "{memory.available: 2Mi}", "{memory.available: 3%}", "{memory.available: 1}"},

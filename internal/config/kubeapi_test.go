@@ -78,11 +78,11 @@ func TestTheRightsOfNamespacesAreThoseOfEachSource(t *testing.T) {
 		t.Fatal(err)
 	}
 	for level, want := range map[string]string{"": "view", "privileged": "view", "baseline": "", "restricted": ""} {
-		if got := c.Policy(level).AccessIn("monitoring"); got != want {
-			t.Errorf("%q: %q, want %q", level, got, want)
-		}
-		if got := c.RemotePolicy(level, true).AccessIn("monitoring"); got != want {
-			t.Errorf("%q of a remote source: %q, want %q", level, got, want)
+		c.StaticPodPathSecurity, c.RemoteSources = level, []RemoteSource{{Name: "fleet", PodSecurity: level}}
+		for _, source := range []string{SourceFile, "fleet"} {
+			if got := c.Policy(source).AccessIn("monitoring"); got != want {
+				t.Errorf("%q of %s: %q, want %q", level, source, got, want)
+			}
 		}
 	}
 }

@@ -381,7 +381,7 @@ func (c *Loaded) Stored(ctx context.Context, s *RemoteSource, input string) (*ma
 			}
 		}
 	}
-	content, err := decode.Parts(input, text, decode.Options{Source: s.Name, Policy: c.PolicyOf(s)})
+	content, err := decode.Parts(input, text, decode.Options{Source: s.Name, Policy: c.Policy(s.Name)})
 	if content == nil {
 		return nil, err
 	}

@@ -24,16 +24,11 @@ func (c *Config) Spaces() *manifests.Spaces {
 
 // isLocal reports whether a source belongs to the local space: its pods may do everything.
 func (c *Config) isLocal(name string) bool {
-	levels := map[string]string{SourceFile: c.StaticPodPathSecurity, SourceHTTP: c.StaticPodURLSecurity, SourceApplied: c.AppliedSecurity}
-	for i := range c.RemoteSources {
-		levels[c.RemoteSources[i].Name] = c.RemoteSources[i].PodSecurity
-	}
-	level, known := levels[name]
-	return known && c.Policy(level).Privileged()
+	return name != SourceAPIServer && slices.Contains(c.allSources(), name) && c.Policy(name).Privileged()
 }
 
-// sharing checks that sharing names existing sources.
-func (c *configCheck) sharing(cfg *Config) {
+// spaces checks that sharing and namespaces name existing sources and possible namespaces.
+func (c *configCheck) spaces(cfg *Config) {
 	all := cfg.allSources()
 	for _, reader := range slices.Sorted(maps.Keys(cfg.Sharing)) {
 		c.oneOf("sharing", reader, all...)
@@ -43,6 +38,13 @@ func (c *configCheck) sharing(cfg *Config) {
 			if limited && len(validation.IsDNS1123Label(namespace)) > 0 {
 				c.add("sharing", fmt.Sprintf("%q: %q is not a namespace", entry, namespace), "write source or source/namespace")
 			}
+		}
+	}
+	for _, source := range slices.Sorted(maps.Keys(cfg.Namespaces)) {
+		c.oneOf("namespaces", source, all...)
+		names := cfg.Namespaces[source]
+		if len(names) == 0 || slices.ContainsFunc(names, func(name string) bool { return len(validation.IsDNS1123Label(name)) > 0 }) {
+			c.add("namespaces", fmt.Sprintf("%s: %q is not a list of namespaces", source, names), "leave a source out that may use any")
 		}
 	}
 }

@@ -96,22 +96,30 @@ func TestSourcesStandInTheOrderThatIsWantedThenInTheirOwn(t *testing.T) {
 
 func TestOnlyRemoteSourcesMayNotBeCritical(t *testing.T) {
 	t.Parallel()
-	cfg := &Config{AllowedUnsafeSysctls: []string{"net.*"}, HelmHooks: true, StaticPodURL: "https://h/", StaticPodURLSecurity: "baseline"}
-	local := policy.Policy{PodSecurity: "restricted", AllowedUnsafeSysctls: []string{"net.*"}, HelmHooks: true}
-	if diff := cmp.Diff(local, cfg.Policy("restricted")); diff != "" {
-		t.Errorf("local: -want +got:\n%s", diff)
+	cfg := &Config{
+		AllowedUnsafeSysctls: []string{"net.*"}, HelmHooks: true, StaticPodPathSecurity: "privileged", StaticPodURL: "https://h/", StaticPodURLSecurity: "baseline",
+		AppliedSecurity: "restricted", RemoteSources: []RemoteSource{{Name: "fleet", URL: "https://f/", PodSecurity: "baseline"}, {Name: "site", CriticalPods: true}},
+		Namespaces: map[string][]string{"fleet": {"shop"}, SourceAPIServer: {"edge"}},
 	}
-	remote := local
-	remote.RefuseCritical = true
-	if diff := cmp.Diff(remote, cfg.RemotePolicy("restricted", false)); diff != "" {
-		t.Errorf("remote: -want +got:\n%s", diff)
+	for source, want := range map[string]policy.Policy{
+		SourceFile:      {PodSecurity: "privileged"},
+		SourceHTTP:      {PodSecurity: "baseline", RefuseCritical: true},
+		SourceApplied:   {PodSecurity: "restricted"},
+		SourceAPIServer: {Namespaces: []string{"edge"}},
+		"fleet":         {PodSecurity: "baseline", RefuseCritical: true, Namespaces: []string{"shop"}},
+		"site":          {},
+	} {
+		want.AllowedUnsafeSysctls, want.HelmHooks = []string{"net.*"}, true
+		if diff := cmp.Diff(want, cfg.Policy(source)); diff != "" {
+			t.Errorf("%s: -want +got:\n%s", source, diff)
+		}
 	}
-	if got := cfg.PolicyOf(&RemoteSource{PodSecurity: "restricted", CriticalPods: true}); got.RefuseCritical {
-		t.Errorf("one that may: %+v", got)
+	cfg.StaticPodURLCriticalPods, cfg.RemoteSources = true, cfg.RemoteSources[:1]
+	if cfg.Policy(SourceHTTP).RefuseCritical {
+		t.Error("staticPodURLCriticalPods has no effect")
 	}
-	cfg.RemoteSources = []RemoteSource{{Name: "fleet", URL: "https://f/"}}
 	all := cfg.Remotes()
-	want := []RemoteSource{cfg.RemoteSources[0], {Name: SourceHTTP, URL: "https://h/", PodSecurity: "baseline"}}
+	want := []RemoteSource{cfg.RemoteSources[0], {Name: SourceHTTP, URL: "https://h/", PodSecurity: "baseline", CriticalPods: true}}
 	if diff := cmp.Diff(want, all); diff != "" || len(cfg.RemoteSources) != 1 {
 		t.Errorf("-want +got:\n%s", diff)
 	}

@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"monopod/internal/config"
 	"monopod/internal/daemon/apply"
 	"monopod/internal/daemon/cluster"
 	"monopod/internal/daemon/diagnose"
@@ -104,7 +105,7 @@ func newMachineParts(c *core) (*machineParts, error) {
 // newApplier returns what stores the objects of clients.
 func newApplier(c *core) *apply.Applier {
 	return &apply.Applier{
-		Store: c.applied, State: c.state, Policy: c.cfg.Policy(c.cfg.AppliedSecurity), Order: c.cfg.SourceNames(), Log: c.deps.Log,
+		Store: c.applied, State: c.state, Policy: c.cfg.Policy(config.SourceApplied), Order: c.cfg.SourceNames(), Log: c.deps.Log,
 		VisibleTimeout: c.deps.Machine.VisibleTimeout,
 	}
 }

@@ -36,6 +36,7 @@ func handedElsewhere() map[string]string {
 		"apiServer.inertKinds":     "TestInertKindsAreThoseOfTheConfiguration",
 		"apiServer.names":          "TestTheAPIHasTheNamesOfTheMachineAndOfTheConfiguration",
 		"serviceSubnet":            "TestServicesHaveAddressesOfTheConfiguredRanges",
+		"namespaces":               "TestALimitOfNamespacesStopsNothing",
 		"podSecurity":              "TestEachSourceAllowsWhatItsKeySays",
 		"staticPodURLCriticalPods": "TestOnlySourcesWithPermissionHaveCriticalPods",
 		"lockFile":                 "TestAnotherAgentGetsTheMachineWithoutPods",

@@ -90,7 +90,7 @@ func (p Commands) runFlags(cmd *cobra.Command, o *trialFlags, do func(ctx contex
 
 // gather reads the manifests. Each error is one line, as printed by `validate`.
 func (p Commands) gather(o *trialFlags, cfg *config.Loaded) (*Content, []trial.Refusal) {
-	options := decode.Options{Source: config.SourceFile, Policy: cfg.Policy(cfg.StaticPodPathSecurity)}
+	options := decode.Options{Source: config.SourceFile, Policy: cfg.Policy(config.SourceFile)}
 	all := check.NewCommands(p.Program).Verdicts(o.files, options)
 	verdict.Conflicts(all)
 	c, refused := &Content{}, []trial.Refusal(nil)

@@ -306,7 +306,7 @@ func (l *loader) check(pod *corev1.Pod, it document.Item, found ...document.Prob
 	if rejected != nil && rejected.Reason == policy.ReasonPodOS {
 		found = slices.DeleteFunc(found, func(p document.Problem) bool { return p.Path == it.Path("spec.os.name") })
 	}
-	found = append(found, l.notHere(ofPods, pod, it)...)
+	found = slices.Concat(found, l.notHere(ofPods, pod, it), l.policy.Outside(l.source, pod.Namespace, it))
 	if len(found) > 0 {
 		l.fail(it.Errors(keyOf(pod), found))
 		return

@@ -6,14 +6,25 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"monopod/manifests"
 	"monopod/manifests/document"
 	"monopod/manifests/fates"
+	"monopod/manifests/policy"
 )
 
-// objectRefusals are what a valid document asks for that is not done.
-func (l *loader) objectRefusals(obj any, it document.Item) []document.Problem {
+// objectRefusals are what a valid document asks for that is not done. What an API server has besides pods belongs to the whole cluster.
+func (l *loader) objectRefusals(obj metav1.Object, it document.Item) []document.Problem {
+	var outside []document.Problem
+	if l.author != AuthorAPIServer {
+		outside = l.policy.Outside(l.source, obj.GetNamespace(), it)
+	}
+	return append(kindRefusals(l.policy, obj, it), outside...)
+}
+
+// kindRefusals are those of an object of its kind.
+func kindRefusals(by policy.Policy, obj metav1.Object, it document.Item) []document.Problem {
 	switch o := obj.(type) {
 	case *corev1.PersistentVolumeClaim:
 		return fates.ClaimSources(&o.Spec, it, "spec")
@@ -24,11 +35,11 @@ func (l *loader) objectRefusals(obj any, it document.Item) []document.Problem {
 		}
 		return found
 	case *corev1.PersistentVolume:
-		return append(l.policy.VolumeViolations(o, it), fates.RelativePaths(&o.Spec.PersistentVolumeSource, it)...)
+		return append(by.VolumeViolations(o, it), fates.RelativePaths(&o.Spec.PersistentVolumeSource, it)...)
 	case *schedulingv1.PriorityClass:
-		return l.policy.DefaultForAll(o.GlobalDefault, it, "globalDefault", "pods")
+		return by.DefaultForAll(o.GlobalDefault, it, "globalDefault", "pods")
 	case *manifests.StorageClass:
-		return l.policy.DefaultForAll(o.IsDefault(), it, "metadata.annotations", "claims")
+		return by.DefaultForAll(o.IsDefault(), it, "metadata.annotations", "claims")
 	}
 	return nil
 }

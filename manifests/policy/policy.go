@@ -39,6 +39,8 @@ type Policy struct {
 	Rejects bool
 	// HelmHooks makes hooks of Helm run like other pods and workloads.
 	HelmHooks bool
+	// Namespaces are those in which the source may define objects; empty: in any.
+	Namespaces []string
 }
 
 // PodSecurityLevels are the Pod Security Standards, the most lenient first.
@@ -182,6 +184,24 @@ func (p Policy) VolumeViolations(v *corev1.PersistentVolume, it document.Item) [
 	return []document.Problem{{
 		Path: it.Path("spec." + kind), Msg: fmt.Sprintf("violates PodSecurity %q: pods of this source may not use %s volumes, not even through claims", p.PodSecurity, kind),
 		Hint: "define the PersistentVolume in a source with podSecurity privileged",
+	}}
+}
+
+// Outside is the problem of an object in a namespace in which its source may define none. An object of the whole machine has no namespace.
+func (p Policy) Outside(source, namespace string, it document.Item) []document.Problem {
+	if len(p.Namespaces) == 0 || slices.Contains(p.Namespaces, namespace) {
+		return nil
+	}
+	list := strings.Join(p.Namespaces, ", ")
+	if namespace == "" {
+		return []document.Problem{{
+			Path: it.Path("kind"), Msg: fmt.Sprintf("source %s may define objects in the namespaces %s only, and this one belongs to the whole machine", source, list),
+			Hint: "define it in another source, or remove " + source + " from namespaces in the configuration",
+		}}
+	}
+	return []document.Problem{{
+		Path: it.Path("metadata.namespace"), Msg: fmt.Sprintf("source %s may not define objects in namespace %s", source, namespace),
+		Hint: fmt.Sprintf("write one of %s, or allow it by namespaces: {%s: [%s, %s]} in the configuration", list, source, list, namespace),
 	}}
 }
 

@@ -144,16 +144,15 @@ func (p Commands) whyWithoutDaemon(ctx context.Context, q whyRequest, f why.Fact
 
 // fromDisk adds facts from manifests, applied objects, events and logs.
 func (p Commands) fromDisk(ctx context.Context, cfg *config.Loaded, f *why.Facts, key manifests.Key) {
-	dirs := []struct{ source, path, security string }{
-		{config.SourceFile, cfg.StaticPodPath, cfg.StaticPodPathSecurity},
-		{config.SourceApplied, filepath.Join(cfg.RootDirectory, "applied"), cfg.AppliedSecurity},
+	dirs := []struct{ source, path string }{
+		{config.SourceFile, cfg.StaticPodPath}, {config.SourceApplied, filepath.Join(cfg.RootDirectory, "applied")},
 	}
 	r := offline.ReadRecords(cfg)
 	for _, d := range dirs {
 		if _, err := os.Stat(d.path); err != nil {
 			continue
 		}
-		for _, v := range check.NewCommands(p.Program).Verdicts([]string{d.path}, decode.Options{Source: d.source, Policy: cfg.Policy(d.security)}) {
+		for _, v := range check.NewCommands(p.Program).Verdicts([]string{d.path}, decode.Options{Source: d.source, Policy: cfg.Policy(d.source)}) {
 			if v.File == d.path && len(v.Loaded) == 0 { // an empty directory
 				continue
 			}

@@ -82,7 +82,7 @@ func New(cfg *config.Loaded, d Deps) *Link {
 	if cfg.Kubeconfig == "" {
 		return nil
 	}
-	l := &Link{Deps: d, node: cfg.NodeName, place: cfg.Kubeconfig + "\n" + cfg.NodeName, policy: cfg.Policy(""), copies: cfg.CopyOf(config.SourceAPIServer)}
+	l := &Link{Deps: d, node: cfg.NodeName, place: cfg.Kubeconfig + "\n" + cfg.NodeName, policy: cfg.Policy(config.SourceAPIServer), copies: cfg.CopyOf(config.SourceAPIServer)}
 	l.Agent = apiserver.New(apiserver.Config{
 		NodeName: cfg.NodeName, Kubeconfig: cfg.Kubeconfig, Bootstrap: cfg.BootstrapKubeconfig, CertDir: cfg.CertDirectory,
 		Rotate: cfg.RotateCertificates, ServerTLS: cfg.ServerTLSBootstrap, Register: cfg.RegisterNode, Source: cfg.APIServerPods, Services: cfg.APIServerServices,

@@ -287,6 +287,22 @@ func TestSysctlsThatAreNotAllowedAreRejected(t *testing.T) {
 	}
 }
 
+// TestPodsOutsideOfTheNamespacesOfAnAPIServerAreRefused: with the key that would allow them.
+func TestPodsOutsideOfTheNamespacesOfAnAPIServerAreRefused(t *testing.T) {
+	p := newParts(t)
+	p.cfg.Namespaces = map[string][]string{config.SourceAPIServer: {"edge"}}
+	a := p.link()
+	pod := &corev1.Pod{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}, ObjectMeta: metav1.ObjectMeta{Namespace: "edge", Name: "web"}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "a", Image: "b"}}}}
+	if err := a.checkRunnable(pod); err != nil {
+		t.Error(err)
+	}
+	pod.Namespace = "shop"
+	want := "metadata.namespace: source apiserver may not define objects in namespace shop; write one of edge, or allow it by namespaces: {apiserver: [edge, shop]} in the configuration"
+	if err := a.checkRunnable(pod); err == nil || err.Error() != want {
+		t.Errorf("%v\nwant %s", err, want)
+	}
+}
+
 // TestMatchesFollowsTheLabelsOfClients: what a DaemonSet desires follows them, too.
 func TestMatchesFollowsTheLabelsOfClients(t *testing.T) {
 	p := newParts(t)

@@ -30,7 +30,7 @@ func httpSource(cfg *config.Loaded, s *config.RemoteSource, log *slog.Logger) wa
 	c := fetch.HTTPConfig{
 		Name: s.Name, URL: s.URL, Header: map[string][]string{}, CheckFrequency: s.Period, Timeout: s.Timeout, MaxSize: s.MaxBytes(),
 		Trust: fetch.Trust{CAFile: s.CAFile, CertFile: s.CertFile, KeyFile: s.KeyFile},
-		Load:  PartialLoader(s.Name, cfg.PolicyOf(s)), Atomic: s.Atomic, Verify: verify, Detached: detached, Copy: cfg.CopyOf(s.Name), Log: log,
+		Load:  PartialLoader(s.Name, cfg.Policy(s.Name)), Atomic: s.Atomic, Verify: verify, Detached: detached, Copy: cfg.CopyOf(s.Name), Log: log,
 	}
 	for _, h := range s.Headers {
 		if h.ValueFile != "" {
@@ -47,7 +47,7 @@ func ociSource(cfg *config.Loaded, s *config.RemoteSource, ref string, log *slog
 	verify, detached := s.Signature.Verification()
 	return fetch.NewOCISource(fetch.OCIConfig{
 		Name: s.Name, Reference: ref, Registry: imageRegistry{registry.NewArtifacts(cfg.RegistryAccess(log))}, Period: s.Period, Timeout: s.Timeout, MaxSize: s.MaxBytes(),
-		Load: PartialLoader(s.Name, cfg.PolicyOf(s)), Atomic: s.Atomic, Verify: verify, Detached: detached, Copy: cfg.CopyOf(s.Name), Log: log,
+		Load: PartialLoader(s.Name, cfg.Policy(s.Name)), Atomic: s.Atomic, Verify: verify, Detached: detached, Copy: cfg.CopyOf(s.Name), Log: log,
 	})
 }
 

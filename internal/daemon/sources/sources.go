@@ -36,13 +36,13 @@ func New(cfg *config.Loaded, d Deps) []watcher.Source {
 	all := remote(cfg, d.Log)
 	if cfg.StaticPodPath != "" {
 		all = append(all, file.New(file.Config{
-			Path: cfg.StaticPodPath, CheckFrequency: cfg.FileCheckFrequency, Load: Loader(config.SourceFile, cfg.Policy(cfg.StaticPodPathSecurity)), Log: d.Log, Aside: d.Aside,
+			Path: cfg.StaticPodPath, CheckFrequency: cfg.FileCheckFrequency, Load: Loader(config.SourceFile, cfg.Policy(config.SourceFile)), Log: d.Log, Aside: d.Aside,
 		}))
 	}
 	if cfg.StaticPodURL != "" {
 		all = append(all, fetch.NewHTTPSource(fetch.HTTPConfig{
 			URL: cfg.StaticPodURL, Header: cfg.StaticPodURLHeader, CheckFrequency: cfg.HTTPCheckFrequency,
-			Load: PartialLoader(config.SourceHTTP, cfg.RemotePolicy(cfg.StaticPodURLSecurity, cfg.StaticPodURLCriticalPods)), Log: d.Log,
+			Load: PartialLoader(config.SourceHTTP, cfg.Policy(config.SourceHTTP)), Log: d.Log,
 			Copy: cfg.CopyOf(config.SourceHTTP),
 		}))
 	}
@@ -61,7 +61,7 @@ func New(cfg *config.Loaded, d Deps) []watcher.Source {
 func Applied(cfg *config.Loaded, d Deps) watcher.Source {
 	return file.New(file.Config{
 		Name: config.SourceApplied, Path: d.Applied.Dir(), CheckFrequency: cfg.FileCheckFrequency, Whole: d.Applied.Whole(),
-		Load: AppliedLoader(cfg.Policy(cfg.AppliedSecurity)), Log: d.Log,
+		Load: AppliedLoader(cfg.Policy(config.SourceApplied)), Log: d.Log,
 	})
 }
 
