@@ -30,6 +30,10 @@ import (
 const (
 	// AnnotationSource is where the pod was written, as "file:line" or URL.
 	AnnotationSource = "monopod.dev/source"
+	// AnnotationSpace is the space of an object besides pods: its source, or "(local)".
+	AnnotationSpace = "monopod.dev/space"
+	// AnnotationEndpoints has the endpoints of a Service, one port on each line; absent when it has no selector.
+	AnnotationEndpoints = "monopod.dev/endpoints"
 	// AnnotationWhy is one line about the first problem of the pod; absent when there is none.
 	AnnotationWhy = "monopod.dev/why"
 	// AnnotationNextTry is when monopod will act on the pod again by itself (RFC 3339); absent when it waits for an event.

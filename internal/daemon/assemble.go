@@ -205,6 +205,6 @@ func newExplainer(c *core, m *machineParts) *diagnose.Explainer {
 	machine := host.This()
 	return &diagnose.Explainer{
 		Instance: why.Instance{Config: machine.InstanceOf(c.cfg).Config}, State: c.state, Logs: logfile.New(c.cfg.PodLogsDir), Places: offline.PlacesOf(c.cfg),
-		Now: time.Now, Proc: "/proc", Events: c.events.Recorder, Images: c.images, Unmirrored: m.unmirrored, Unfit: m.link.Unfit, Copies: c.deps.Copies, Network: c.access.Network.Text,
+		Now: time.Now, Proc: "/proc", Events: c.events.Recorder, Images: c.images, Unmirrored: m.unmirrored, Unfit: m.link.Unfit, Copies: c.deps.Copies, Network: c.access.Network.Text, Services: c.services.Assigned,
 	}
 }

@@ -6,6 +6,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"monopod/internal/daemon/kubeview/endpoints"
 	"monopod/internal/daemon/state"
 	"monopod/internal/objects"
 	"monopod/internal/version"
@@ -42,15 +43,19 @@ func (l *objectList) list() []metav1.Object {
 	if l.services != nil {
 		assigned = l.services()
 	}
+	e, _ := l.state.Endpoints()
+	words := endpoints.Words(e)
 	for _, o := range slices.Concat(d.Objects, d.Workloads) {
+		notes := map[string]string{node.AnnotationSource: node.Position(o.Origin), node.AnnotationSpace: string(l.state.Spaces.Of(o.Origin.Source))}
 		if s, ok := o.Object.(*corev1.Service); ok {
 			if given := assigned[manifests.Key{Namespace: s.Namespace, Name: s.Name}]; given != nil {
 				shown := *o
 				shown.Object = given
-				o = &shown
+				o, s = &shown, given
 			}
+			notes[node.AnnotationEndpoints] = words(s)
 		}
-		all = append(all, f.Show(o, node.AnnotationSource, node.Position(o.Origin)))
+		all = append(all, f.Show(o, notes))
 	}
 	return all
 }

@@ -156,7 +156,7 @@ func TestPodsBelongToTheirControllerAndNamespace(t *testing.T) {
 
 func TestShowHidesSecretsAndNamesTheSource(t *testing.T) {
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "s", Annotations: map[string]string{"a": "b", corev1.LastAppliedConfigAnnotation: `{"data":{"k":"aHVudGVyMg=="}}`}}, Data: map[string][]byte{"k": []byte("hunter2")}}
-	shown, ok := Facts{}.Show(&manifests.Object{Object: secret, Kind: "Secret"}, "monopod.dev/source", "a.yaml:3").(*corev1.Secret)
+	shown, ok := Facts{}.Show(&manifests.Object{Object: secret, Kind: "Secret"}, map[string]string{"monopod.dev/source": "a.yaml:3"}).(*corev1.Secret)
 	if !ok {
 		t.Fatal("it is no Secret any longer")
 	}

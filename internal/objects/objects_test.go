@@ -50,7 +50,7 @@ func shownAs(t *testing.T, f Facts, kind string, o metav1.Object, wide bool) (It
 	if err != nil {
 		t.Fatal(err)
 	}
-	raw, err := json.Marshal(f.Show(&manifests.Object{Object: o, Kind: kind}, "monopod.dev/source", "a.yaml:3"))
+	raw, err := json.Marshal(f.Show(&manifests.Object{Object: o, Kind: kind}, map[string]string{"monopod.dev/source": "a.yaml:3"}))
 	if err != nil {
 		t.Fatal(err)
 	}

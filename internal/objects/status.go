@@ -62,9 +62,9 @@ func (f Facts) tally(o *manifests.Object) tally {
 	return n
 }
 
-// Show returns an object as clients see it: with its kind, its source as an annotation, the status that its pods give it, and without the
-// values of a Secret. It does not change the object.
-func (f Facts) Show(o *manifests.Object, sourceAnnotation, source string) metav1.Object {
+// Show returns an object as clients see it: with its kind, more annotations as far as they have a value, the status that its pods give it,
+// and without the values of a Secret. It does not change the object.
+func (f Facts) Show(o *manifests.Object, more map[string]string) metav1.Object {
 	copied, ok := asWritten(o).(interface{ DeepCopyObject() runtime.Object })
 	if !ok {
 		return o.Object
@@ -81,7 +81,11 @@ func (f Facts) Show(o *manifests.Object, sourceAnnotation, source string) metav1
 	if notes == nil {
 		notes = map[string]string{}
 	}
-	notes[sourceAnnotation] = source
+	for name, value := range more {
+		if value != "" {
+			notes[name] = value
+		}
+	}
 	shown.SetAnnotations(notes)
 	f.status(o, shown)
 	return shown
@@ -147,8 +151,6 @@ func (f Facts) status(o *manifests.Object, shown metav1.Object) {
 		if at := f.LastRuns[id]; !at.IsZero() {
 			s.Status.LastScheduleTime = &metav1.Time{Time: at}
 		}
-	case *corev1.Service:
-		s.Status = corev1.ServiceStatus{}
 	}
 }
 

@@ -1,6 +1,7 @@
 package describe
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"monopod/internal/cli/lookup"
+	"monopod/internal/model"
 	"monopod/internal/objects"
 	"monopod/internal/podtable"
 	"monopod/internal/program"
@@ -32,12 +34,15 @@ func (p Commands) describeObject(ctx context.Context, c *localclient.Client, o p
 	}
 	d := &description{w: p.Out(), now: time.Now()}
 	notes := maps.Clone(item.Object.GetAnnotations())
-	source := notes[node.AnnotationSource]
-	delete(notes, node.AnnotationSource)
+	source, space := notes[node.AnnotationSource], notes[node.AnnotationSpace]
+	for _, own := range []string{node.AnnotationSource, node.AnnotationSpace, node.AnnotationEndpoints} {
+		delete(notes, own)
+	}
 	d.field("Name", item.Object.GetName())
 	d.field("Namespace", item.Object.GetNamespace())
 	d.field("Kind", item.Kind)
 	d.field("Source", source)
+	d.field("Space", strings.Trim(space, "()"))
 	d.list("Labels", pairs(item.Object.GetLabels()))
 	d.list("Annotations", pairs(notes))
 	head, row := objects.Header(item.Kind, true), objects.Row(item, d.now, true, "")
@@ -61,7 +66,7 @@ func titleCase(head string) string { return head[:1] + strings.ToLower(head[1:])
 func (d *description) more(i objects.Item) {
 	switch o := i.Object.(type) {
 	case *corev1.Service:
-		d.list("Selector", pairs(o.Spec.Selector))
+		d.service(o)
 	case *corev1.ConfigMap:
 		var keys []string
 		for _, k := range pairs(o.Data) {
@@ -78,6 +83,25 @@ func (d *description) more(i objects.Item) {
 		}
 		d.conditions(all)
 	}
+}
+
+// service prints the addresses of a Service besides its cluster IP, where its ports lead, and what it asks for and does not get.
+func (d *description) service(s *corev1.Service) {
+	d.list("Other cluster IPs", s.Spec.ClusterIPs[min(1, len(s.Spec.ClusterIPs)):])
+	d.list("External IPs", s.Spec.ExternalIPs)
+	var balanced []string
+	for _, in := range s.Status.LoadBalancer.Ingress {
+		balanced = append(balanced, in.IP)
+	}
+	d.list("Load balancer", balanced)
+	var targets []string
+	for _, p := range s.Spec.Ports {
+		targets = append(targets, strings.TrimSpace(fmt.Sprintf("%d/%s -> %s %s", p.Port, cmp.Or(p.Protocol, corev1.ProtocolTCP), p.TargetPort.String(), p.Name)))
+	}
+	d.list("Target ports", targets)
+	d.list("Selector", pairs(s.Spec.Selector))
+	d.field("Endpoints", s.Annotations[node.AnnotationEndpoints])
+	d.field("Not given", model.Refusal(s))
 }
 
 // describePods prints the pods of an object, one line each.

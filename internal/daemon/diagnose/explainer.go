@@ -51,6 +51,8 @@ type Explainer struct {
 	Unfit func() []why.Unfit
 	// Network describes the network of new pods; empty: it has not been set up.
 	Network func() string
+	// Services returns the Services with their addresses; nil: they have none.
+	Services func() map[manifests.Key]*corev1.Service
 	// Copies maps files that are copies to the places where their author wrote them, as file:line.
 	Copies map[string]string
 }
@@ -59,10 +61,28 @@ type Explainer struct {
 func (e *Explainer) Why(ctx context.Context, namespace, name string) (why.Answer, error) {
 	f, err := e.facts(ctx, namespace, name)
 	a := f.About(namespace, name)
+	if e.Services != nil {
+		addRefusals(&a, f.Pods, e.Services())
+	}
 	if e.Network != nil {
 		addNetwork(&a, f.Pods, name != "", e.Network())
 	}
 	return a, err
+}
+
+// addRefusals adds what Services ask for and do not get to the chains of Services.
+func addRefusals(a *why.Answer, pods []why.Pod, services map[manifests.Key]*corev1.Service) {
+	for i := range a.Chains {
+		c := &a.Chains[i]
+		namespace, name, _ := strings.Cut(c.Pod, "/")
+		s := services[manifests.Key{Namespace: namespace, Name: name}]
+		if s == nil || slices.ContainsFunc(pods, func(p why.Pod) bool { return p.Object.Namespace+"/"+p.Object.Name == c.Pod }) {
+			continue
+		}
+		if reasons := model.Refusal(s); reasons != "" {
+			c.Steps = slices.Insert(c.Steps, min(1, len(c.Steps)), why.Step{Kind: why.Cause, Text: strings.ReplaceAll(reasons, "\n", "; ")})
+		}
+	}
 }
 
 // addNetwork adds the network of new pods to the chains of pods that were asked for, and of those where it may be the cause.

@@ -1,12 +1,15 @@
 package diagnose
 
 import (
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"monopod/internal/cause"
+	"monopod/internal/model"
+	"monopod/manifests"
 	"monopod/node/why"
 )
 
@@ -36,6 +39,36 @@ func TestTheNetworkIsShownOfAPodThatWasAskedForAndWhereItMayBeTheCause(t *testin
 		steps := a.Chains[0].Steps
 		if got := len(steps) == 4 && steps[2].Kind == why.Network && steps[2].Text == tt.network; got != tt.want || !tt.want && len(steps) != 3 {
 			t.Errorf("%s: %+v", name, steps)
+		}
+	}
+}
+
+func TestWhatAServiceDoesNotGetIsShown(t *testing.T) {
+	t.Parallel()
+	s := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"}}
+	model.Refuse(s, "one", metav1.Time{})
+	model.Refuse(s, "two", metav1.Time{})
+	services := map[manifests.Key]*corev1.Service{{Namespace: "shop", Name: "web"}: s, {Namespace: "shop", Name: "fine"}: {}}
+	pod := why.Pod{Object: &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"}}}
+	for name, tt := range map[string]struct {
+		chain string
+		pods  []why.Pod
+		want  string
+	}{
+		"a Service":                 {"shop/web", nil, "file one; two"},
+		"one that has all":          {"shop/fine", nil, "file"},
+		"a pod of that name":        {"shop/web", []why.Pod{pod}, "file"},
+		"an object of another kind": {"shop/x", nil, "file"},
+		"a file":                    {"", nil, "file"},
+	} {
+		a := why.Answer{Chains: []why.Chain{{Pod: tt.chain, Steps: []why.Step{{Kind: why.Wanted, Text: "file"}}}}}
+		addRefusals(&a, tt.pods, services)
+		var got []string
+		for _, step := range a.Chains[0].Steps {
+			got = append(got, step.Text)
+		}
+		if text := strings.Join(got, " "); text != tt.want {
+			t.Errorf("%s: %s, want %s", name, text, tt.want)
 		}
 	}
 }

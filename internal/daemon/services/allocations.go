@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"os"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -14,6 +15,7 @@ import (
 
 	"monopod/internal/atomicfile"
 	"monopod/internal/config"
+	"monopod/internal/model"
 	"monopod/manifests"
 	"monopod/runner/service"
 )
@@ -77,20 +79,23 @@ func (n *Manager) assignLocked(all []*corev1.Service, known bool) []*corev1.Serv
 	}
 	n.known = known
 	n.from, n.byKey = all, map[manifests.Key]*corev1.Service{}
+	var notes []service.Note
 	if n.rules == nil {
 		n.given = make([]*corev1.Service, 0, len(all))
 		for _, s := range all {
-			n.given = append(n.given, withoutAddress(s))
+			shown := withoutAddress(s, n.lacks != "")
+			n.given = append(n.given, shown)
+			if n.lacks != "" && service.HasIP(shown) {
+				notes = append(notes, service.Note{Service: s.Namespace + "/" + s.Name, Text: "no cluster IP, its name resolves to its pods: " + n.lacks})
+			}
 		}
 	} else {
-		var notes []service.Note
 		before := n.memory
 		n.config.Origins = n.cfg.State.ServiceOrigins()
 		var after service.Memory
 		n.given, after, notes = service.Assign(all, before, n.config)
 		if known {
 			n.memory = after
-			n.noteLocked(notes)
 		}
 		if !before.Equal(n.memory) {
 			n.saveLocked()
@@ -99,12 +104,15 @@ func (n *Manager) assignLocked(all []*corev1.Service, known bool) []*corev1.Serv
 	for _, s := range n.given {
 		n.byKey[manifests.Key{Namespace: s.Namespace, Name: s.Name}] = s
 	}
+	if known {
+		n.noteLocked(notes)
+	}
 	return n.given
 }
 
-// withoutAddress returns a Service that is only a DNS name for its pods.
-func withoutAddress(s *corev1.Service) *corev1.Service {
-	if s.Spec.ClusterIP == "" || s.Spec.ClusterIP == corev1.ClusterIPNone {
+// withoutAddress returns a Service that is only a DNS name for its pods: a copy if it is to be changed further.
+func withoutAddress(s *corev1.Service, further bool) *corev1.Service {
+	if s.Spec.ClusterIP == corev1.ClusterIPNone || s.Spec.ClusterIP == "" && !further {
 		return s
 	}
 	s = s.DeepCopy()
@@ -140,13 +148,20 @@ func (n *Manager) readNode() {
 	}
 }
 
-// noteLocked logs each note once.
+// noteLocked writes notes into the status of the Services that were assigned last, and logs each once. That there are no addresses has been logged.
 func (n *Manager) noteLocked(notes []service.Note) {
-	now := map[service.Note]bool{}
+	now := map[service.Note]metav1.Time{}
 	for _, note := range notes {
-		if now[note] = true; !n.noted[note] {
+		since, ok := n.noted[note]
+		if !ok {
+			since = metav1.Now()
+		}
+		if !ok && n.rules != nil {
 			n.cfg.Log.Warn("requested Service address or port not available", "service", note.Service, "reason", note.Text)
 		}
+		now[note] = since
+		namespace, name, _ := strings.Cut(note.Service, "/")
+		model.Refuse(n.byKey[manifests.Key{Namespace: namespace, Name: name}], note.Text, since)
 	}
 	n.noted = now
 }

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"monopod/internal/config"
 	"monopod/internal/daemon/containers"
@@ -89,7 +90,10 @@ type Manager struct {
 	from, given []*corev1.Service
 	known       bool
 	byKey       map[manifests.Key]*corev1.Service
-	noted       map[service.Note]bool
+	// noted are the current notes, with the time at which they were first made.
+	noted map[service.Note]metav1.Time
+	// lacks is why Services have no addresses although they should; empty: they have, or should not.
+	lacks string
 
 	// api is the Service of the Kubernetes API; nil until it is needed.
 	api *corev1.Service
@@ -103,7 +107,7 @@ type Manager struct {
 // New returns the Services of an agent. It does no I/O.
 func New(cfg Config) *Manager {
 	return &Manager{
-		cfg: cfg, file: filepath.Join(cfg.Agent.RootDirectory, "services.json"), damaged: make(chan struct{}, 1), noted: map[service.Note]bool{},
+		cfg: cfg, file: filepath.Join(cfg.Agent.RootDirectory, "services.json"), damaged: make(chan struct{}, 1), noted: map[service.Note]metav1.Time{},
 	}
 }
 
@@ -138,8 +142,14 @@ func (n *Manager) prepare() (containers.Rules, error) {
 	exclusive := n.exclusiveOf(ranges)
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.waits = err != nil && !errors.Is(err, errOverlap); err != nil || len(ranges) == 0 {
+	if n.waits = err != nil && !errors.Is(err, errOverlap); err != nil {
+		if text := err.Error(); text != n.lacks {
+			n.lacks, n.byKey = text, nil
+		}
 		return rules, err
+	}
+	if len(ranges) == 0 {
+		return rules, nil
 	}
 	n.rules, n.config, n.byKey = rules, service.Config{Ranges: ranges, Instance: n.cfg.Agent.RootDirectory, Node: n.config.Node}, nil
 	n.exclusive = exclusive

@@ -532,3 +532,55 @@ func TestTheLocalSpaceIsNotRefusedWhatOthersHave(t *testing.T) {
 		t.Errorf("applied is a space among others: %v", errs)
 	}
 }
+
+// TestWhatAServiceDoesNotGetIsInItsStatus: with the time since when it is so.
+func TestWhatAServiceDoesNotGetIsInItsStatus(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake()
+		asks := func(name string) *corev1.Service {
+			s := front(func(s *corev1.ServiceSpec) {
+				s.ClusterIP, s.Type, s.Ports[0].NodePort = "10.96.0.10", corev1.ServiceTypeNodePort, 30080
+			})
+			s.Name = name
+			return s
+		}
+		f.services = []*corev1.Service{asks("fleet"), asks("local")}
+		f.origins = &model.Origins{Spaces: &manifests.Spaces{Local: []string{"applied"}}, Services: map[manifests.Key]string{
+			{Namespace: "default", Name: "fleet"}: "fleet", {Namespace: "default", Name: "local"}: "applied",
+		}}
+		n := network(t.TempDir(), "10.87.0.0/16", both, f)
+		n.Prepare(t.Context())
+		since := time.Now()
+		for range 2 {
+			if got := n.Allocated("default", "local"); model.Refusal(got) != "" || got.Spec.ClusterIP != "10.96.0.10" {
+				t.Errorf("%+v", got)
+			}
+			got := n.Allocated("default", "fleet")
+			reasons := strings.Split(model.Refusal(got), "\n")
+			if len(reasons) != 2 || !strings.Contains(reasons[0], "10.96.0.10 is already used by Service default/local of the local space") || !strings.Contains(reasons[1], "nodePort 30080") {
+				t.Errorf("%q", reasons)
+			}
+			if c := got.Status.Conditions; len(c) != 1 || c[0].Status != metav1.ConditionFalse || !c[0].LastTransitionTime.Time.Equal(since) {
+				t.Errorf("%+v", c)
+			}
+			time.Sleep(time.Hour)
+			f.services = []*corev1.Service{asks("fleet"), asks("local")} // read again
+		}
+	})
+}
+
+func TestServicesSayWhyTheyHaveNoAddresses(t *testing.T) {
+	f := newFake()
+	f.unsupported = errors.New("no nftables")
+	headless := front(func(s *corev1.ServiceSpec) { s.ClusterIP = "None" })
+	headless.Name = "headless"
+	f.services = []*corev1.Service{front(), headless}
+	n := network(t.TempDir(), "10.87.0.0/16", both, f)
+	n.Prepare(t.Context())
+	if got := model.Refusal(n.Allocated("default", "front")); got != "no cluster IP, its name resolves to its pods: no nftables" {
+		t.Errorf("%q", got)
+	}
+	if got := model.Refusal(n.Allocated("default", "headless")); got != "" {
+		t.Errorf("%q", got)
+	}
+}

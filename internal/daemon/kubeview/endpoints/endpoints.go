@@ -9,8 +9,10 @@ import (
 	"encoding/hex"
 	"fmt"
 	"maps"
+	"net"
 	"net/netip"
 	"slices"
+	"strconv"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -67,6 +69,51 @@ func (x Index) Behind(s *corev1.Service, o *model.Origins) []*corev1.Pod {
 		}
 	}
 	return out
+}
+
+// maxListed is how many endpoints of a port are listed in words.
+const maxListed = 8
+
+// Words returns a function that lists the ready endpoints of a Service, one port on each line; empty if they are not computed from pods.
+func Words(e model.Endpoints) func(*corev1.Service) string {
+	index := NewIndex(e.Pods)
+	return func(s *corev1.Service) string {
+		if !Computed(s) {
+			return ""
+		}
+		return strings.Join(lines(s, index.Behind(s, e.Origins)), "\n")
+	}
+}
+
+func lines(s *corev1.Service, pods []*corev1.Pod) (all []string) {
+	ports := s.Spec.Ports
+	if len(ports) == 0 {
+		ports = make([]corev1.ServicePort, 1) // the addresses alone
+	}
+	for i := range ports {
+		var to []string
+		for _, pod := range pods {
+			if pod.DeletionTimestamp != nil || !manifests.IsReady(pod) && !s.Spec.PublishNotReadyAddresses {
+				continue
+			}
+			number := manifests.TargetPort(&ports[i], pod)
+			switch {
+			case len(s.Spec.Ports) == 0:
+				to = append(to, pod.Status.PodIP)
+			case number != 0:
+				to = append(to, net.JoinHostPort(pod.Status.PodIP, strconv.Itoa(int(number))))
+			}
+		}
+		if n := len(to); n > maxListed {
+			to = append(to[:maxListed], fmt.Sprintf("and %d more", n-maxListed))
+		}
+		text := cmp.Or(strings.Join(to, ", "), "<none>")
+		if p := &ports[i]; p.Port != 0 {
+			text = fmt.Sprintf("%d/%s -> %s", p.Port, cmp.Or(p.Protocol, corev1.ProtocolTCP), text)
+		}
+		all = append(all, text)
+	}
+	return all
 }
 
 // Computed reports whether the endpoints of a Service are computed from pods.

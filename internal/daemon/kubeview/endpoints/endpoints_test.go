@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"monopod/internal/daemon/kubeview/endpoints"
+	"monopod/internal/model"
 )
 
 // pod returns a pod of app web with addresses; it is ready unless it is changed.
@@ -158,6 +159,34 @@ func TestEndpointsOfServices(t *testing.T) {
 		s := service(c.change)
 		if got := lines(s, endpoints.NewIndex(c.pods).Behind(s, nil)); !slices.Equal(got, c.want) {
 			t.Errorf("%s:\n%s, want\n%s", name, strings.Join(got, "\n"), strings.Join(c.want, "\n"))
+		}
+	}
+}
+
+func TestEndpointsInWords(t *testing.T) {
+	pods := []*corev1.Pod{pod("a", nil, "10.1.0.1"), pod("b", unready, "10.1.0.2"), pod("c", nil, "fd00::3")}
+	var many []*corev1.Pod
+	for i := range 10 {
+		many = append(many, pod(fmt.Sprint("m", i), nil, fmt.Sprintf("10.1.1.%d", i)))
+	}
+	for _, c := range []struct {
+		s    *corev1.Service
+		pods []*corev1.Pod
+		want string
+	}{
+		{service(nil), pods, "80/TCP -> 10.1.0.1:8080, [fd00::3]:8080"},
+		{service(func(s *corev1.Service) { s.Spec.PublishNotReadyAddresses = true }), pods[:2], "80/TCP -> 10.1.0.1:8080, 10.1.0.2:8080"},
+		{service(nil), pods[1:2], "80/TCP -> <none>"},
+		{service(nil), []*corev1.Pod{pod("d", terminating, "10.1.0.4")}, "80/TCP -> <none>"},
+		{service(func(s *corev1.Service) {
+			s.Spec.Ports = append(s.Spec.Ports, corev1.ServicePort{Port: 53, Protocol: corev1.ProtocolUDP, TargetPort: intstr.FromString("dns")})
+		}), pods[:1], "80/TCP -> 10.1.0.1:8080\n53/UDP -> 10.1.0.1:53"},
+		{service(func(s *corev1.Service) { s.Spec.Ports = nil }), pods[:1], "10.1.0.1"},
+		{service(nil), many[:9], "80/TCP -> 10.1.1.0:8080, 10.1.1.1:8080, 10.1.1.2:8080, 10.1.1.3:8080, 10.1.1.4:8080, 10.1.1.5:8080, 10.1.1.6:8080, 10.1.1.7:8080, and 1 more"},
+		{service(func(s *corev1.Service) { s.Spec.Selector = nil }), pods, ""},
+	} {
+		if got := endpoints.Words(model.Endpoints{Pods: c.pods})(c.s); got != c.want {
+			t.Errorf("%s\nwant %s", got, c.want)
 		}
 	}
 }

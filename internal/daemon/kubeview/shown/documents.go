@@ -61,7 +61,7 @@ func Service(o, assigned *corev1.Service) kinds.Object {
 	s := new(*o)
 	s.Spec, s.Status = assigned.Spec, corev1.ServiceStatus{}
 	if assigned != o {
-		s.Status.LoadBalancer = assigned.Status.LoadBalancer
+		s.Status.LoadBalancer, s.Status.Conditions = assigned.Status.LoadBalancer, assigned.Status.Conditions
 	}
 	s.Spec.Type = cmp.Or(s.Spec.Type, corev1.ServiceTypeClusterIP)
 	s.Spec.SessionAffinity = cmp.Or(s.Spec.SessionAffinity, corev1.ServiceAffinityNone)
