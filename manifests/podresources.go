@@ -20,6 +20,19 @@ func PodLimits(spec *corev1.PodSpec) corev1.ResourceList {
 	return override(sum, spec.Resources, func(r *corev1.ResourceRequirements) corev1.ResourceList { return r.Limits })
 }
 
+// AddOverhead adds what the runtime of a pod needs itself to what the pod asks for, and to the limits there are.
+func AddOverhead(overhead, requests, limits corev1.ResourceList) {
+	for name, q := range overhead {
+		sum := requests[name]
+		sum.Add(q)
+		requests[name] = sum
+		if l, limited := limits[name]; limited {
+			l.Add(q)
+			limits[name] = l
+		}
+	}
+}
+
 // AllLimited reports whether the pod itself, or each of its containers, has a limit of the resource.
 func AllLimited(spec *corev1.PodSpec, name corev1.ResourceName) bool {
 	if spec.Resources != nil && positive(spec.Resources.Limits, name) != nil {

@@ -41,6 +41,8 @@ type Sandbox struct {
 	QOSClass corev1.PodQOSClass
 	// ResourcesHash is podhash.PodResources of the settings of the pod's cgroup; empty if unknown.
 	ResourcesHash string
+	// Resources are the requests and limits that the pod's cgroup was set to; nil if unknown.
+	Resources *corev1.ResourceRequirements
 	// Pod is the manifest, with Origin, that RecordPod or CreateSandbox stored last.
 	Pod       *manifests.Pod
 	CreatedAt time.Time

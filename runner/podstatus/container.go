@@ -6,6 +6,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"monopod/manifests"
 	"monopod/runner"
 	"monopod/runner/plan"
 )
@@ -52,7 +53,11 @@ func (s containersBuilder) container(spec *corev1.Container, c *runner.Container
 		st.ContainerID = containerIDPrefix + c.ID
 		st.RestartCount = int32(c.RestartCount)
 		st.LastTerminationState = corev1.ContainerState{Terminated: terminated(c.Last)}
-		st.AllocatedResources, st.Resources = shownResources(spec, c)
+		of := spec
+		if was := manifests.FindContainer(&resourcesOf(s.statusBuilder).granted().Spec, spec.Name); was != nil {
+			of = was
+		}
+		st.AllocatedResources, st.Resources = shownResources(of, c)
 	}
 	switch {
 	case c == nil || c.State == runner.ContainerCreated:

@@ -17,6 +17,7 @@ func (s containersBuilder) ephemeral(e *corev1.EphemeralContainer) corev1.Contai
 	c := shownInstance(s.debug, e.Name)
 	if c != nil {
 		st.Image, st.ImageID, st.ContainerID = c.Image, c.ImageID, containerIDPrefix+c.ID
+		st.Resources = &corev1.ResourceRequirements{} // it can have none
 	}
 	switch {
 	case c == nil || c.State == runner.ContainerCreated:

@@ -9,22 +9,91 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"monopod/manifests"
 	"monopod/runner"
 	"monopod/runner/plan"
 )
 
-// shownResources returns the desired and the actual resources of a container. They differ while it is being resized. Both share memory with
-// the arguments.
+// Below these amounts of cpu, a kubelet does not show what a cgroup has: it is what the kernel makes of less, or of nothing.
+const (
+	leastCPURequest = 2
+	leastCPULimit   = 10
+)
+
+// resourcesBuilder builds what the status says about resources.
+type resourcesBuilder struct{ *statusBuilder }
+
+func resourcesOf(s *statusBuilder) resourcesBuilder { return resourcesBuilder{s} }
+
+// granted returns the pod whose resources were allocated: the recorded manifest while the desired one may not be applied.
+func (s resourcesBuilder) granted() *corev1.Pod {
+	if s.Kept && s.Sandbox != nil && s.Sandbox.Pod != nil {
+		return s.Sandbox.Pod.Object
+	}
+	return s.pod
+}
+
+// resources sets what is allocated to the pod as a whole, and what it has. Both share memory with the manifest.
+func (s resourcesBuilder) resources() {
+	if s.Sandbox == nil && (s.Held != nil || s.Desired == nil) {
+		return // nothing is allocated
+	}
+	spec := &s.granted().Spec
+	requests, limits := manifests.PodRequests(spec), manifests.PodLimits(spec)
+	manifests.AddOverhead(s.pod.Spec.Overhead, requests, limits)
+	if len(requests) > 0 {
+		s.pod.Status.AllocatedResources = requests
+	}
+	has := &corev1.ResourceRequirements{Requests: requests, Limits: limits}
+	if s.pod.Status.Phase == corev1.PodRunning && s.Sandbox != nil {
+		has = inEffect(spec.Resources, s.Sandbox.Resources, requests)
+	}
+	if len(has.Requests) == 0 {
+		has.Requests = nil
+	}
+	if len(has.Limits) == 0 {
+		has.Limits = nil
+	}
+	s.pod.Status.Resources = has
+}
+
+// inEffect returns the resources of a running pod: those of its definition, with the cpu and the memory limit that its cgroup has. Memory
+// requests are not in a cgroup; allocated has that of a pod that defines none.
+func inEffect(defined, actual *corev1.ResourceRequirements, allocated corev1.ResourceList) *corev1.ResourceRequirements {
+	has := &corev1.ResourceRequirements{Requests: corev1.ResourceList{}, Limits: corev1.ResourceList{}}
+	if defined != nil {
+		maps.Copy(has.Requests, defined.Requests)
+		maps.Copy(has.Limits, defined.Limits)
+	}
+	memory, requested := allocated[corev1.ResourceMemory]
+	if _, own := has.Requests[corev1.ResourceMemory]; requested && !own {
+		has.Requests[corev1.ResourceMemory] = memory
+	}
+	if actual == nil {
+		return has
+	}
+	setCPU(has.Requests, actual.Requests, leastCPURequest)
+	setCPU(has.Limits, actual.Limits, leastCPULimit)
+	if memory, limited := actual.Limits[corev1.ResourceMemory]; limited {
+		has.Limits[corev1.ResourceMemory] = memory
+	}
+	return has
+}
+
+// setCPU sets the actual amount of cpu, unless both amounts are so small that they mean the same.
+func setCPU(has, actual corev1.ResourceList, least int64) {
+	if cpu, ok := actual[corev1.ResourceCPU]; ok && (cpu.MilliValue() > least || has.Cpu().MilliValue() > least) {
+		has[corev1.ResourceCPU] = cpu
+	}
+}
+
+// shownResources returns the allocated and the actual resources of a container. They differ while it is being resized; one that does not
+// run has none but the allocated ones. Both share memory with the arguments.
 func shownResources(spec *corev1.Container, c *runner.Container) (allocated corev1.ResourceList, has *corev1.ResourceRequirements) {
-	if c.Resources == nil {
-		return nil, nil
-	}
-	has = &corev1.ResourceRequirements{
-		Limits:   withActual(spec.Resources.Limits, c.Resources.Limits),
-		Requests: withActual(spec.Resources.Requests, c.Resources.Requests),
-	}
-	if has.Limits == nil && has.Requests == nil {
-		return nil, nil
+	has = &corev1.ResourceRequirements{Limits: spec.Resources.Limits, Requests: spec.Resources.Requests}
+	if c.State == runner.ContainerRunning && c.Resources != nil {
+		has.Limits = withActual(spec.Resources.Limits, c.Resources.Limits)
+		has.Requests = withActual(spec.Resources.Requests, c.Resources.Requests)
 	}
 	return spec.Resources.Requests, has
 }

@@ -79,6 +79,7 @@ func Of(in Input) Status {
 	s.addresses()
 	s.containers()
 	s.pod.Status.Phase = s.phase()
+	resourcesOf(&s).resources()
 	s.observed()
 	s.pod.Status.QOSClass = manifests.QOSClass(s.pod)
 	s.pod.Status.Conditions = s.conditions()

@@ -308,7 +308,7 @@ func (f *Fake) createSandboxLocked(p *fakePod, pod *manifests.Pod, a runner.Acti
 		Evictions: a.Evictions,
 
 		QOSClass:      manifests.QOSClass(pod.Object),
-		ResourcesHash: podhash.PodResources(pod.Object),
+		ResourcesHash: podhash.PodResources(pod.Object), Resources: inEffect(&pod.Object.Spec),
 	}
 	f.startNetworkLocked(p, pod)
 }
@@ -493,7 +493,7 @@ func (f *Fake) refuseLocked(c *fakeContainer, refusal error) error {
 func resizeLocked(p *fakePod, pod *manifests.Pod, a runner.Action) {
 	if a.Container == "" {
 		if p.sandbox != nil {
-			p.sandbox.ResourcesHash = podhash.PodResources(pod.Object)
+			p.sandbox.ResourcesHash, p.sandbox.Resources = podhash.PodResources(pod.Object), inEffect(&pod.Object.Spec)
 		}
 		return
 	}
@@ -502,6 +502,24 @@ func resizeLocked(p *fakePod, pod *manifests.Pod, a runner.Action) {
 			c.ResourcesHash, c.Resources = podhash.Resources(pod.Object, c.Name), new(manifests.Resizable(s.Resources))
 		}
 	}
+}
+
+// inEffect returns what the cgroup of a pod enforces.
+func inEffect(spec *corev1.PodSpec) *corev1.ResourceRequirements {
+	r, limits := &corev1.ResourceRequirements{}, manifests.PodLimits(spec)
+	if cpu, ok := manifests.PodRequests(spec)[corev1.ResourceCPU]; ok {
+		r.Requests = corev1.ResourceList{corev1.ResourceCPU: cpu}
+	}
+	for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
+		if !manifests.AllLimited(spec, name) {
+			continue
+		}
+		if r.Limits == nil {
+			r.Limits = corev1.ResourceList{}
+		}
+		r.Limits[name] = limits[name]
+	}
+	return r
 }
 
 // startLocked starts the instance with index i or, when there is no id, the newest one that waits.

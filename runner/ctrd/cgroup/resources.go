@@ -146,7 +146,7 @@ func (r *Pods) resizePod(ctx context.Context, sb *record.Sandbox, pod *manifests
 		return err
 	}
 	next, err := r.Records.UpdateSandbox(ctx, sb.ID, func(s *record.Sandbox) {
-		s.Meta.ResourcesHash = podhash.PodResources(pod.Object)
+		s.Meta.ResourcesHash, s.Meta.Resources = podhash.PodResources(pod.Object), limits.InEffect(s.Loaded(pod), r.Host)
 	}, record.ExtSandbox)
 	if err != nil {
 		return err

@@ -260,11 +260,17 @@ spec:
 	if got := cgroups(); fmt.Sprint(got) != fmt.Sprint(want) {
 		t.Errorf("got  %v\nwant %v", got, want)
 	}
+	if got := a.State(t, key).Sandbox.Resources; got == nil || got.Requests.Cpu().String() != "100m" || got.Limits.Cpu().String() != "300m" || got.Limits.Memory().String() != "64Mi" {
+		t.Errorf("the record of the pod has %+v", got)
+	}
 	before := fmt.Sprint(a.State(t, key).Containers[0].PID, a.State(t, key).Containers[1].PID)
 	a.Drive(t, key, whole("{requests: {cpu: 100m, memory: 32Mi}, limits: {cpu: 400m, memory: 80Mi}}"))
 	want = map[string]string{"pod": "quota 40000 memory 83886080", "c": "quota 40000 memory 83886080", "d": "quota 40000 memory 16777216"}
 	if got := cgroups(); fmt.Sprint(got) != fmt.Sprint(want) {
 		t.Errorf("after an edit: got  %v\nwant %v", got, want)
+	}
+	if got := a.State(t, key).Sandbox.Resources; got == nil || got.Limits.Cpu().String() != "400m" || got.Limits.Memory().String() != "80Mi" {
+		t.Errorf("after an edit the record of the pod has %+v", got)
 	}
 	if after := fmt.Sprint(a.State(t, key).Containers[0].PID, a.State(t, key).Containers[1].PID); after != before {
 		t.Errorf("the edit restarted something: %s, was %s", after, before)

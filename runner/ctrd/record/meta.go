@@ -128,6 +128,8 @@ type SandboxMeta struct {
 	Cgroup        string             `json:"cgroup"`
 	QOSClass      corev1.PodQOSClass `json:"qosClass"`
 	ResourcesHash string             `json:"resourcesHash"`
+	// Resources are what Cgroup was set to; nil if it was last set by a version that did not record it.
+	Resources *corev1.ResourceRequirements `json:"resources,omitempty"`
 	// Handler and Overhead are those of the RuntimeClass when the sandbox was created; its containers keep them.
 	Handler  string              `json:"handler,omitempty"`
 	Overhead corev1.ResourceList `json:"overhead,omitempty"`

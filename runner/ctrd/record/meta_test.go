@@ -63,7 +63,8 @@ func fullSandbox() SandboxMeta {
 		Failed: runner.ReasonDeadlineExceeded, FailedAt: time.Date(2026, 11, 20, 18, 0, 0, 5, time.UTC),
 		FailedMessage: strings.Repeat("too much", 1000), FailedCause: cause.Cause{Kind: cause.Evicted, Resource: "inodes"}, Evictions: 3,
 		FirstID: 2147418112, Cgroup: "/monopod/podu", QOSClass: corev1.PodQOSGuaranteed, ResourcesHash: "r",
-		Handler: "crun", Overhead: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("120Mi")},
+		Resources: &corev1.ResourceRequirements{Limits: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("1Gi")}},
+		Handler:   "crun", Overhead: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("120Mi")},
 	}
 }
 

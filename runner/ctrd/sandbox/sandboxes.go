@@ -31,6 +31,7 @@ import (
 	"monopod/runner/ctrd/usage"
 	"monopod/runner/spec"
 	"monopod/runner/spec/etcfiles"
+	"monopod/runner/spec/limits"
 )
 
 // remover tears down sandboxes: in the background, or at once those that had a uid.
@@ -179,6 +180,7 @@ func (r *Manager) NewSandbox(ctx context.Context, key manifests.Key, pod *manife
 			Overhead: class.Overhead,
 		},
 	}
+	rec.Meta.Resources = limits.InEffect(rec.Loaded(pod), r.PodCgroups.Host)
 	if !idrange.Wanted(pod.Object) {
 		return rec, nil
 	}
@@ -352,7 +354,7 @@ func (r *Manager) ObserveSandbox(rec *record.Sandbox) *runner.Sandbox {
 		UID:  rec.Meta.UID,
 		Hash: rec.Meta.Hash,
 
-		QOSClass: rec.Meta.QOSClass, ResourcesHash: rec.Meta.ResourcesHash,
+		QOSClass: rec.Meta.QOSClass, ResourcesHash: rec.Meta.ResourcesHash, Resources: rec.Meta.Resources,
 
 		Pod:       rec.Pod,
 		CreatedAt: rec.CreatedAt,

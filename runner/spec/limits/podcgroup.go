@@ -49,8 +49,7 @@ func ForAllPods(l AllPods, h spec.Host) Values {
 
 // ForPod is what the cgroup of a pod is to have, as a kubelet would set it.
 func ForPod(pod *corev1.Pod, h spec.Host) Values {
-	requests, limits := manifests.PodRequests(&pod.Spec), manifests.PodLimits(&pod.Spec)
-	addOverhead(pod.Spec.Overhead, requests, limits)
+	requests, limits := wholePod(pod)
 	v := Values{Shares: minShares, Period: periodOf(h.Enforce)}
 	if h.Enforce.PodPidsLimit > 0 {
 		v.Pids = &h.Enforce.PodPidsLimit
@@ -82,17 +81,32 @@ func ForPod(pod *corev1.Pod, h spec.Host) Values {
 	return v
 }
 
-// addOverhead adds what the runtime of a pod needs itself to what the pod asks for, and to the limits there are.
-func addOverhead(overhead, requests, limits corev1.ResourceList) {
-	for name, q := range overhead {
-		sum := requests[name]
-		sum.Add(q)
-		requests[name] = sum
-		if l, limited := limits[name]; limited {
-			l.Add(q)
-			limits[name] = l
-		}
+// wholePod returns the requests and limits of a pod and of its runtime.
+func wholePod(pod *corev1.Pod) (requests, limits corev1.ResourceList) {
+	requests, limits = manifests.PodRequests(&pod.Spec), manifests.PodLimits(&pod.Spec)
+	manifests.AddOverhead(pod.Spec.Overhead, requests, limits)
+	return requests, limits
+}
+
+// InEffect returns what ForPod enforces, as resources: the requests and limits that a kubelet would read back from the cgroup. A memory
+// request is not in it, and limits are only if they apply to all containers.
+func InEffect(pod *corev1.Pod, h spec.Host) *corev1.ResourceRequirements {
+	v := ForPod(pod, h)
+	requests, limits := wholePod(pod)
+	r := &corev1.ResourceRequirements{}
+	if cpu, ok := requests[corev1.ResourceCPU]; ok {
+		r.Requests = corev1.ResourceList{corev1.ResourceCPU: cpu}
 	}
+	for name, value := range map[corev1.ResourceName]*int64{corev1.ResourceCPU: v.Quota, corev1.ResourceMemory: v.Memory} {
+		if value == nil {
+			continue
+		}
+		if r.Limits == nil {
+			r.Limits = corev1.ResourceList{}
+		}
+		r.Limits[name] = limits[name]
+	}
+	return r
 }
 
 // Widen returns values that leave at least as much room as both, for the time in which containers change.
@@ -121,7 +135,7 @@ func ForClass(class corev1.PodQOSClass, pods []*corev1.Pod, h spec.Host) Values 
 	var cpu, memory int64
 	for _, p := range pods {
 		requests := manifests.PodRequests(&p.Spec)
-		addOverhead(p.Spec.Overhead, requests, nil)
+		manifests.AddOverhead(p.Spec.Overhead, requests, nil)
 		cpu += milliCPU(requests)
 		memory += memoryBytes(requests)
 	}

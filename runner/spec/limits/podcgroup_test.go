@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/utils/ptr"
@@ -198,5 +199,34 @@ func TestWhatAnUpdateSets(t *testing.T) {
 	r, err := Update(in)
 	if err != nil || *r.Memory.Limit != -1 || *r.Memory.Swap != -1 || *r.CPU.Quota != -1 || *r.CPU.Shares != 1024 {
 		t.Errorf("limits that are gone are not taken away: %+v, %v", r, err)
+	}
+}
+
+// TestWhatIsInEffect has what a kubelet would read back from the cgroup of a pod.
+func TestWhatIsInEffect(t *testing.T) {
+	amounts, requirements := spectest.Amounts, spectest.Requirements
+	one := corev1.Container{Resources: requirements(amounts("1", "1Mi"), amounts("2", "2Mi"))}
+	for _, tt := range []struct {
+		name string
+		spec corev1.PodSpec
+		host spec.Host
+		want corev1.ResourceRequirements
+	}{
+		{"best effort", corev1.PodSpec{Containers: []corev1.Container{{}}}, spec.Host{}, corev1.ResourceRequirements{}},
+		{"sums", corev1.PodSpec{Containers: []corev1.Container{one, one}}, spec.Host{}, requirements(amounts("2", ""), amounts("4", "4Mi"))},
+		{"a container without limits", corev1.PodSpec{Containers: []corev1.Container{one, {}}}, spec.Host{}, requirements(amounts("1", ""), nil)},
+		{"the pod's own", corev1.PodSpec{
+			Resources: new(requirements(amounts("3", "8Mi"), amounts("", "16Mi"))), Containers: []corev1.Container{one, {}},
+		}, spec.Host{}, requirements(amounts("3", ""), amounts("", "16Mi"))},
+		{"what the runtime needs", corev1.PodSpec{
+			Overhead: amounts("500m", "1Mi"), Resources: new(requirements(amounts("1", "1Mi"), amounts("2", "4Mi"))), Containers: []corev1.Container{{}},
+		}, spec.Host{}, requirements(amounts("1500m", ""), amounts("2500m", "5Mi"))},
+		{"no quotas", corev1.PodSpec{Containers: []corev1.Container{one}}, spec.Host{Enforce: spec.Enforcement{NoCPUQuota: true}},
+			requirements(amounts("1", ""), amounts("", "2Mi"))},
+	} {
+		pod := &corev1.Pod{Spec: tt.spec}
+		if diff := cmp.Diff(&tt.want, InEffect(pod, tt.host)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", tt.name, diff)
+		}
 	}
 }
