@@ -472,7 +472,7 @@ func TestEachCauseHasItsChain(t *testing.T) {
 		"removing late":    oneOf(web(trouble(model.Trouble{Kind: "Removing", Text: "being removed"}), func(p *why.Pod) { p.Object.DeletionTimestamp = &metav1.Time{Time: now.Add(-time.Second)} })),
 		"removing":         oneOf(web(trouble(model.Trouble{Kind: "Removing", Text: "being removed: waiting for app to stop"}), func(p *why.Pod) { p.Object.DeletionTimestamp = &metav1.Time{Time: now.Add(20 * time.Second)} })),
 		"kept":             oneOf(web(trouble(model.Trouble{Kind: "Kept", Text: "its manifest has not been read since the agent started; the pod continues unchanged"}))),
-		"resize":           oneOf(web(trouble(model.Trouble{Kind: "Resize", Message: "container app: 90 bytes of memory are in use, more than the new limit of 80"}), next(3*time.Second))),
+		"resize":           oneOf(web(trouble(model.Trouble{Kind: "Resize", Message: "container app: memory limit (80) below current usage (90)"}), next(3*time.Second))),
 		"pulling":          oneOf(web(waits("ContainerCreating"), trouble(model.Trouble{Kind: "InProgress", Container: "app", Text: "container app: pulling image registry.example/app:1"}))),
 		"blind":            oneOf(web(trouble(model.Trouble{Kind: "Blind", Message: "observe: containerd: connection refused"}), next(time.Second)), func(f *why.Facts) { f.Places.Endpoint = "unix:///run/containerd/containerd.sock" }),
 		"fine until now":   oneOf(web(), func(f *why.Facts) { f.Runtime = "containerd: connection refused" }),

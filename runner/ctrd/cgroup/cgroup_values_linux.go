@@ -149,7 +149,7 @@ func (c Tree) setControllers(cgroup string, v limits.Values) error {
 	for size, n := range v.Hugepages {
 		huge.write("hugetlb."+size+".limit_in_bytes", strconv.FormatInt(n, 10))
 	}
-	return errors.Join(cpu.err(), inUse(memory.err()), pids.err(), huge.err())
+	return errors.Join(cpu.err(), inUse(memory.err(), memory, v.Memory), pids.err(), huge.err())
 }
 
 // OrUnlimited returns a limit as v1 writes it; nil is unlimited.
@@ -161,11 +161,20 @@ func OrUnlimited(n *int64) string {
 }
 
 // inUse explains that v1 refuses a limit below the memory in use.
-func inUse(err error) error {
-	if errors.Is(err, unix.EBUSY) {
-		return fmt.Errorf("more memory is in use than the new limit allows: %w", err)
+func inUse(err error, w *cgroupWriter, limit *int64) error {
+	if err == nil || limit == nil || *limit < 0 {
+		return err
+	}
+	used, unknown := strconv.ParseInt(w.read("memory.usage_in_bytes"), 10, 64)
+	if unknown == nil && (used > *limit || errors.Is(err, unix.EBUSY)) {
+		return fmt.Errorf("%w: %w", belowUsage(*limit, used), err)
 	}
 	return err
+}
+
+// belowUsage is the error of a limit that would take away memory in use, as a kubelet says it.
+func belowUsage(limit, used int64) error {
+	return fmt.Errorf("memory limit (%d) below current usage (%d)", limit, used)
 }
 
 // cgroupWriter writes the files of one cgroup; without a directory it writes nothing.
@@ -271,7 +280,7 @@ func makeRoom(dir string, limit int64) error {
 		now = used()
 	}
 	if now > limit {
-		return fmt.Errorf("%d bytes of memory are in use, more than the new limit of %d", now, limit)
+		return belowUsage(limit, now)
 	}
 	return nil
 }

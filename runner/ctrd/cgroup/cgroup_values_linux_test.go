@@ -1,11 +1,14 @@
 package cgroup
 
 import (
+	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"golang.org/x/sys/unix"
 	"k8s.io/utils/ptr"
 
 	"monopod/runner/spec/limits"
@@ -35,13 +38,37 @@ func TestMakeRoom(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			dir := fakeCgroup(t, map[string]string{"memory.current": c.used, "memory.stat": c.stat, "memory.reclaim": ""})
-			if err := makeRoom(dir, 200); (err != nil) != c.refused {
+			if err := makeRoom(dir, 200); (err != nil) != c.refused || err != nil && err.Error() != "memory limit (200) below current usage (300)" {
 				t.Errorf("got %v", err)
 			}
 			if b, _ := os.ReadFile(filepath.Join(dir, "memory.reclaim")); (string(b) == "100") != c.asks {
 				t.Errorf("asked to reclaim %q", b)
 			}
 		})
+	}
+}
+
+func TestAControllerThatRefusesALimit(t *testing.T) {
+	w := &cgroupWriter{dir: fakeCgroup(t, map[string]string{"memory.usage_in_bytes": "300\n"})}
+	refused := errors.New("refused")
+	for _, c := range []struct {
+		err   error
+		limit *int64
+		want  string
+	}{
+		{nil, ptr.To[int64](200), "<nil>"},
+		{refused, ptr.To[int64](200), "memory limit (200) below current usage (300): refused"},
+		{unix.EBUSY, ptr.To[int64](300), "memory limit (300) below current usage (300): device or resource busy"},
+		{refused, ptr.To[int64](400), "refused"},
+		{refused, ptr.To[int64](-1), "refused"},
+		{refused, nil, "refused"},
+	} {
+		if got := inUse(c.err, w, c.limit); fmt.Sprint(got) != c.want || c.err != nil && !errors.Is(got, c.err) {
+			t.Errorf("got %v, want %s", got, c.want)
+		}
+	}
+	if got := inUse(refused, &cgroupWriter{}, ptr.To[int64](200)); !errors.Is(got, refused) {
+		t.Errorf("a cgroup that does not count: %v", got)
 	}
 }
 

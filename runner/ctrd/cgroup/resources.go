@@ -193,6 +193,9 @@ func (r *Pods) resizeContainer(ctx context.Context, rec *record.Container, pod *
 	if err = errgrpc.ToNative(err); errdefs.IsNotFound(err) {
 		return nil // it has ended
 	}
+	if root, ok := r.Cgroups.Controllers["memory"]; ok {
+		return inUse(err, &cgroupWriter{dir: filepath.Join(root, r.CgroupOf(rec))}, res.Memory.Limit)
+	}
 	return err
 }
 
