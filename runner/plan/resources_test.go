@@ -102,6 +102,46 @@ func testPodAB() *manifests.Pod {
 	return testPod("x", testContainer("a", runtimetest.ScriptServe), testContainer("b", runtimetest.ScriptServe))
 }
 
+// TestStatusShowsAResizeInProgress has the condition as long as a running container, or the pod as a whole, lacks what is desired.
+func TestStatusShowsAResizeInProgress(t *testing.T) {
+	restart := corev1.ContainerResizePolicy{ResourceName: corev1.ResourceCPU, RestartPolicy: corev1.RestartContainer}
+	old, now := limited("1", "1Gi"), limited("2", "1Gi")
+	for _, c := range []struct {
+		name    string
+		desired *manifests.Pod
+		change  func(*plan.Observed)
+		want    bool
+	}{
+		{"nothing changed", old, nil, false},
+		{"a container is not resized", now, nil, true},
+		{"the pod is not resized", now, func(o *plan.Observed) { o.Containers[0].ResourcesHash = podhash.Resources(now.Object, "a") }, true},
+		{"all is done", now, func(o *plan.Observed) { *o = runs(now) }, false},
+		{"what it has is unknown", now, func(o *plan.Observed) {
+			o.Containers[0].ResourcesHash, o.Containers[1].ResourcesHash, o.Sandbox.ResourcesHash = "", "", ""
+		}, false},
+		{"nothing runs", now, func(o *plan.Observed) {
+			o.Containers[0].State, o.Containers[1].State = runner.ContainerExited, runner.ContainerExited
+		}, false},
+		{"it has to restart", limited("2", "1Gi", restart), nil, true},
+		{"the old instance stops", limited("2", "1Gi", restart), func(o *plan.Observed) {
+			o.Containers[0].StopSentAt, o.Sandbox.ResourcesHash = zero, ""
+		}, false},
+		{"the edit may not be applied", now, func(o *plan.Observed) { o.Kept = true }, false},
+		{"the pod is recreated", testPodAB(), nil, false},
+		{"the pod has failed", now, func(o *plan.Observed) { o.Sandbox.Failed = &runner.PodFailure{Reason: "DeadlineExceeded"} }, false},
+	} {
+		o := runs(old)
+		if c.change != nil {
+			c.change(&o)
+		}
+		s := podstatus.Of(podstatus.Input{Now: zero, Key: old.Key(), Desired: c.desired, Observed: o})
+		got, ok := runtimetest.ConditionsOf(s.Pod)[corev1.PodResizeInProgress]
+		if ok != c.want || ok && (got.Status != corev1.ConditionTrue || got.Reason != "" || got.Message != "") {
+			t.Errorf("%s: %+v", c.name, got)
+		}
+	}
+}
+
 func TestStatusShowsRefusedResize(t *testing.T) {
 	old, now := limited("1", "1Gi"), limited("1", "1Mi")
 	o := runs(old)

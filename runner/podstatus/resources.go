@@ -4,14 +4,14 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"monopod/internal/cause"
 	"monopod/manifests"
 	"monopod/runner"
 	"monopod/runner/plan"
+	"monopod/runner/plan/fit"
 )
 
 // Below these amounts of cpu, a kubelet does not show what a cgroup has: it is what the kernel makes of less, or of nothing.
@@ -120,8 +120,8 @@ func withActual(defined, actual corev1.ResourceList) corev1.ResourceList {
 	return actual
 }
 
-// resizing returns the condition of a pod whose containers do not have the desired resources yet.
-func (s containersBuilder) resizing() []corev1.PodCondition {
+// refusedResizes lists why resources cannot be changed, sorted.
+func (s resourcesBuilder) refusedResizes() []string {
 	var refused []string
 	for key, f := range s.Failures {
 		if name, ok := strings.CutPrefix(key, plan.ResizeKey("")); ok {
@@ -132,16 +132,53 @@ func (s containersBuilder) resizing() []corev1.PodCondition {
 			refused = append(refused, text)
 		}
 	}
-	if len(refused) == 0 {
+	slices.Sort(refused)
+	return refused
+}
+
+// resizing returns the condition of a pod whose desired resources are not allocated, or that does not have them yet.
+func (s resourcesBuilder) resizing() []corev1.PodCondition {
+	if s.Sandbox == nil {
 		return nil
 	}
-	slices.Sort(refused)
-	var since time.Time
-	if s.Sandbox != nil {
-		since = s.Sandbox.CreatedAt
+	if s.defersResize() {
+		c := condition(corev1.PodResizePending, true, s.Sandbox.CreatedAt)
+		c.Reason, c.Message = corev1.PodReasonDeferred, s.Held.Message
+		if s.Held.Cause.Fault == cause.TooLarge {
+			c.Reason = corev1.PodReasonInfeasible
+		}
+		return []corev1.PodCondition{c}
 	}
-	return []corev1.PodCondition{{
-		Type: corev1.PodResizeInProgress, Status: corev1.ConditionTrue, Reason: runner.ReasonResizeError,
-		Message: strings.Join(refused, "; "), LastTransitionTime: metav1.NewTime(since),
-	}}
+	refused := s.refusedResizes()
+	if len(refused) == 0 && !s.resizes() {
+		return nil
+	}
+	c := condition(corev1.PodResizeInProgress, true, s.Sandbox.CreatedAt)
+	if len(refused) > 0 {
+		c.Reason, c.Message = runner.ReasonResizeError, strings.Join(refused, "; ")
+	}
+	return []corev1.PodCondition{c}
+}
+
+// defersResize reports whether other resources than those allocated are desired, and may not be allocated now.
+func (s resourcesBuilder) defersResize() bool {
+	return s.Held != nil && s.Kept && s.Desired != nil && s.Sandbox.Pod != nil && fit.Sandbox(s.Hashes, s.Desired, s.Sandbox) &&
+		s.Hashes.PodResources(s.Desired) != s.Hashes.PodResources(s.Sandbox.Pod)
+}
+
+// resizes reports whether resources are being changed in place. Containers that are recreated start with the desired ones.
+func (s resourcesBuilder) resizes() bool {
+	if s.Desired == nil || s.Kept || s.Removing || s.Halt != nil || s.failure() != nil || !fit.Sandbox(s.Hashes, s.Desired, s.Sandbox) {
+		return false
+	}
+	waits, here := false, false
+	for i := range s.Containers {
+		c := &s.Containers[i]
+		if c.State != runner.ContainerRunning || c.SandboxID != s.Sandbox.ID || c.Leaving() {
+			continue
+		}
+		here = true
+		waits = waits || fit.Made(s.Hashes, s.Desired, c) && !fit.Sized(s.Hashes, s.Desired, c)
+	}
+	return waits || here && s.Sandbox.ResourcesHash != "" && s.Sandbox.ResourcesHash != s.Hashes.PodResources(s.Desired)
 }

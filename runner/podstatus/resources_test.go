@@ -1,13 +1,16 @@
 package podstatus_test
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
+	"monopod/internal/cause"
 	"monopod/manifests"
+	"monopod/manifests/podhash"
 	"monopod/runner"
 	"monopod/runner/podstatus"
 )
@@ -109,6 +112,39 @@ func TestAnEditThatMayNotBeAppliedAllocatesNothing(t *testing.T) {
 	in.Held = nil
 	if got := podstatus.Of(in).Pod.Status; got.AllocatedResources.Cpu().String() != "9" {
 		t.Errorf("a pod that is about to start has allocated %v", got.AllocatedResources)
+	}
+}
+
+// TestAResizeThatMayNotBeAppliedIsPending has the condition of a kubelet for a resize that it cannot allocate now, or ever.
+func TestAResizeThatMayNotBeAppliedIsPending(t *testing.T) {
+	sized := func(cpu, image string) *manifests.Pod {
+		return edited(testPod("p", testContainer("a", "")), func(p *corev1.Pod) {
+			p.Spec.Resources, p.Spec.Containers[0].Image = new(required(amounts(cpu, ""), nil)), image
+		})
+	}
+	large := cause.Cause{Kind: cause.OutOfResource, Fault: cause.TooLarge}
+	for _, tt := range []struct {
+		name    string
+		desired *manifests.Pod
+		held    *runner.Held
+		want    string
+	}{
+		{"it does not fit now", sized("9", "busybox:1"), &runner.Held{Message: "no cpu"}, "PodResizePending=True Deferred no cpu"},
+		{"it never fits", sized("9", "busybox:1"), &runner.Held{Message: "no cpu", Cause: large}, "PodResizePending=True Infeasible no cpu"},
+		{"another edit waits", sized("1", "busybox:2"), &runner.Held{Message: "wait"}, ""},
+	} {
+		in := statusCase{instances: []runner.Container{running("1", "a", 3)}}.input("a")
+		in.Desired, in.Sandbox.Pod, in.Held, in.Kept = tt.desired, sized("1", "busybox:1"), tt.held, true
+		in.Sandbox.Hash = podhash.Sandbox(in.Sandbox.Pod.Object)
+		got := ""
+		for _, c := range podstatus.Of(in).Pod.Status.Conditions {
+			if c.Type == corev1.PodResizePending || c.Type == corev1.PodResizeInProgress {
+				got += fmt.Sprintf("%s=%s %s %s", c.Type, c.Status, c.Reason, c.Message)
+			}
+		}
+		if got != tt.want {
+			t.Errorf("%s: %q, want %q", tt.name, got, tt.want)
+		}
 	}
 }
 

@@ -358,7 +358,7 @@ func (s *statusBuilder) conditions() []corev1.PodCondition {
 	containersReady := ready
 	containersReady.Type = corev1.ContainersReady
 	s.gates(&ready)
-	all := append(containersOf(s).resizing(), []corev1.PodCondition{
+	all := append(resourcesOf(s).resizing(), []corev1.PodCondition{
 		s.networked(created),
 		containersOf(s).initializedCondition(created),
 		ready,

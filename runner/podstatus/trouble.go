@@ -60,8 +60,8 @@ func (s troublesBuilder) trouble() model.Trouble {
 	if t := s.troubleEphemeral(); t.Kind != model.NoTrouble {
 		return t
 	}
-	if r := containersOf(s.statusBuilder).resizing(); len(r) > 0 {
-		return model.Trouble{Kind: model.TroubleResize, Reason: r[0].Reason, Message: r[0].Message, Text: "resources are not resized yet: " + r[0].Message}
+	if r := strings.Join(resourcesOf(s.statusBuilder).refusedResizes(), "; "); r != "" {
+		return model.Trouble{Kind: model.TroubleResize, Reason: runner.ReasonResizeError, Message: r, Text: "resources are not resized yet: " + r}
 	}
 	if s.Kept {
 		return model.Trouble{Kind: model.TroubleKept, Text: "its manifest has not been read since the agent started; the pod continues unchanged"}

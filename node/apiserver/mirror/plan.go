@@ -174,10 +174,20 @@ func (l *Local) Sent() string { return l.Digest + hashOf(l.Pod.Status.Conditions
 // Got identifies the status that the server has.
 func (m *Mirror) Got() string { return string(m.UID) + m.Digest + hashOf(m.Conditions) }
 
+// passing are conditions that only a kubelet sets, and that a pod has only for some time.
+var passing = []corev1.PodConditionType{ //nolint:gochecknoglobals // a table
+	corev1.PodResizePending, corev1.PodResizeInProgress, corev1.AllContainersRestarting,
+}
+
 // SameStatus reports whether a mirror shows the status of its pod. It may have further conditions, set by others.
 func SameStatus(local Local, m Mirror) bool {
 	if local.Digest != m.Digest {
 		return false
+	}
+	for _, c := range m.Conditions {
+		if slices.Contains(passing, c.Type) && !hasCondition(local.Pod.Status.Conditions, c.Type) {
+			return false
+		}
 	}
 	for _, c := range local.Pod.Status.Conditions {
 		at := slices.IndexFunc(m.Conditions, func(o corev1.PodCondition) bool { return o.Type == c.Type })
@@ -186,6 +196,10 @@ func SameStatus(local Local, m Mirror) bool {
 		}
 	}
 	return true
+}
+
+func hasCondition(all []corev1.PodCondition, kind corev1.PodConditionType) bool {
+	return slices.ContainsFunc(all, func(c corev1.PodCondition) bool { return c.Type == kind })
 }
 
 func sameCondition(ours, theirs corev1.PodCondition) bool {
@@ -199,7 +213,7 @@ func StatusFor(local Local, m Mirror) corev1.PodStatus {
 	s.QOSClass = "" // the server computes it, from what the mirror is allowed to show
 	s.Conditions = slices.Clone(s.Conditions)
 	for _, c := range m.Conditions {
-		if !slices.ContainsFunc(s.Conditions, func(o corev1.PodCondition) bool { return o.Type == c.Type }) {
+		if !slices.Contains(passing, c.Type) && !hasCondition(s.Conditions, c.Type) {
 			s.Conditions = append(s.Conditions, c)
 		}
 	}

@@ -149,6 +149,24 @@ func TestConditionsOfOthersStay(t *testing.T) {
 	}
 }
 
+// TestPassingConditionsEnd has conditions that the server still shows, and the pod no longer has: only a kubelet could remove them.
+func TestPassingConditionsEnd(t *testing.T) {
+	local := mirror.LocalOf(running("web"), "n1")
+	for _, kind := range []corev1.PodConditionType{corev1.PodResizeInProgress, corev1.PodResizePending, corev1.AllContainersRestarting} {
+		there := mirror.Mirror{Digest: local.Digest, Conditions: append(slices.Clone(local.Pod.Status.Conditions), corev1.PodCondition{Type: kind, Status: corev1.ConditionTrue})}
+		if mirror.SameStatus(local, there) {
+			t.Errorf("%s: the server counts as up to date", kind)
+		}
+		if diff := cmp.Diff(local.Pod.Status.Conditions, mirror.StatusFor(local, there).Conditions); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", kind, diff)
+		}
+		there.Conditions = local.Pod.Status.Conditions
+		if !mirror.SameStatus(local, there) {
+			t.Errorf("without %s: the server does not count as up to date", kind)
+		}
+	}
+}
+
 func TestConditionsOfReadinessGates(t *testing.T) {
 	gate, other := corev1.PodCondition{Type: "a/gate", Status: corev1.ConditionTrue}, corev1.PodCondition{Type: "b/other", Status: corev1.ConditionTrue}
 	gated := with(running("web"), func(p *corev1.Pod) {
