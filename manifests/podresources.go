@@ -121,6 +121,14 @@ func Resizable(r corev1.ResourceRequirements) corev1.ResourceRequirements {
 	return corev1.ResourceRequirements{Limits: resizable(r.Limits), Requests: resizable(r.Requests)}
 }
 
+// PodResizable returns the part of the resources of a pod as a whole that can be changed while it runs.
+func PodResizable(spec *corev1.PodSpec) corev1.ResourceRequirements {
+	if spec.Resources == nil {
+		return corev1.ResourceRequirements{}
+	}
+	return Resizable(*spec.Resources)
+}
+
 func resizable(list corev1.ResourceList) corev1.ResourceList {
 	cpu, hasCPU := list[corev1.ResourceCPU]
 	memory, hasMemory := list[corev1.ResourceMemory]

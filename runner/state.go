@@ -118,8 +118,10 @@ type Container struct {
 	ResourcesHash string
 	// Resources are the settings of the cgroup; nil if unknown.
 	Resources *corev1.ResourceRequirements
-	Image     string
-	ImageID   string
+	// PodResources are the resources of the pod as a whole for which the cgroup was set; nil if unknown. Their limits replace missing ones.
+	PodResources *corev1.ResourceRequirements
+	Image        string
+	ImageID      string
 	// ImageDigest is the digest of the manifest or index of the image. VolumeImages are the digests of mounted images, by volume.
 	ImageDigest  string
 	VolumeImages map[string]string

@@ -13,7 +13,7 @@ func Resources(p *corev1.Pod, container string) string {
 	if c == nil {
 		return ""
 	}
-	return Of(resourceParts{Container: manifests.Resizable(c.Resources), Pod: podResizable(&p.Spec)})
+	return Of(resourceParts{Container: manifests.Resizable(c.Resources), Pod: manifests.PodResizable(&p.Spec)})
 }
 
 // PodResources covers all that the cgroup of a pod follows from.
@@ -40,13 +40,6 @@ type podResourceParts struct {
 	AllCPU    bool                `json:"allCPU"`
 	AllMemory bool                `json:"allMemory"`
 	Overhead  corev1.ResourceList `json:"overhead"`
-}
-
-func podResizable(spec *corev1.PodSpec) corev1.ResourceRequirements {
-	if spec.Resources == nil {
-		return corev1.ResourceRequirements{}
-	}
-	return manifests.Resizable(*spec.Resources)
 }
 
 // dropResizable takes cpu and memory out of a container's resources.

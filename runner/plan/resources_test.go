@@ -36,7 +36,7 @@ func runs(pod *manifests.Pod) plan.Observed {
 		o.Containers = append(o.Containers, runner.Container{
 			ID: "id-" + c.Name, Name: c.Name, SandboxID: "s1", State: runner.ContainerRunning, Image: c.Image,
 			Hash: podhash.Container(pod.Object, c.Name), ResourcesHash: podhash.Resources(pod.Object, c.Name),
-			Resources: new(manifests.Resizable(c.Resources)), StartedAt: zero,
+			Resources: new(manifests.Resizable(c.Resources)), PodResources: new(manifests.PodResizable(&pod.Object.Spec)), StartedAt: zero,
 		})
 	}
 	return o
@@ -94,6 +94,46 @@ func TestResize(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestResizeOfThePodAsAWhole has the rules of a kubelet (computePodResizeAction): a limit of the pod is that of the containers without one.
+func TestResizeOfThePodAsAWhole(t *testing.T) {
+	whole := func(request, limit string, own corev1.ResourceList) *manifests.Pod {
+		return edited(testPod("x", testContainer("a", runtimetest.ScriptServe)), func(p *corev1.Pod) {
+			p.Spec.Resources = &corev1.ResourceRequirements{
+				Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(request)}, Limits: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(limit)},
+			}
+			p.Spec.Containers[0].Resources.Limits = own
+			p.Spec.Containers[0].ResizePolicy = []corev1.ContainerResizePolicy{{ResourceName: corev1.ResourceCPU, RestartPolicy: corev1.RestartContainer}}
+		})
+	}
+	own := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("500m")}
+	const (
+		inPlace  = "[UpdateResources a (resources changed) RecordPod (manifest changed)]"
+		restarts = "[EnsureImage a CreateContainer a (resize requires restart) StopContainer a (resize requires restart) RecordPod (manifest changed)]"
+	)
+	for _, c := range []struct {
+		name     string
+		old, now *manifests.Pod
+		change   func(*plan.Observed)
+		want     string
+	}{
+		{"nothing", whole("1", "2", nil), whole("1", "2", nil), nil, "[]"},
+		{"the limit of the container", whole("1", "2", nil), whole("1", "3", nil), nil, restarts},
+		{"the container has one of its own", whole("1", "2", own), whole("1", "3", own), nil, inPlace},
+		{"the container gets one of its own", whole("1", "2", nil), whole("1", "2", own), nil, restarts},
+		{"only the request of the pod", whole("1", "2", nil), whole("500m", "2", nil), nil, inPlace},
+		{"what it has was not recorded", whole("1", "2", nil), whole("1", "3", nil), func(o *plan.Observed) { o.Containers[0].PodResources = nil }, inPlace},
+	} {
+		o := runs(c.old)
+		if c.change != nil {
+			c.change(&o)
+		}
+		actions, _ := plan.Plan(zero, c.now, o)
+		if got := fmt.Sprint(actions); got != c.want {
+			t.Errorf("%s: %s, want %s", c.name, got, c.want)
+		}
 	}
 }
 

@@ -71,7 +71,8 @@ func testLife(t *testing.T, s *suite) {
 	want := runner.Container{
 		ID: c.ID, Name: "c0", SandboxID: sb.ID, Hash: podhash.Container(p.Object, "c0"),
 		ResourcesHash: podhash.Resources(p.Object, "c0"), Resources: new(manifests.Resizable(p.Object.Spec.Containers[0].Resources)),
-		Image: s.h.Image, ImageID: c.ImageID, ImageDigest: c.ImageDigest, State: runner.ContainerCreated, PID: c.PID,
+		PodResources: new(manifests.PodResizable(&p.Object.Spec)),
+		Image:        s.h.Image, ImageID: c.ImageID, ImageDigest: c.ImageDigest, State: runner.ContainerCreated, PID: c.PID,
 		RestartCount: 2, BackOff: 20 * time.Second, Last: last, Round: 3, CreatedAt: c.CreatedAt,
 	}
 	if diff := cmp.Diff(want, c); diff != "" {

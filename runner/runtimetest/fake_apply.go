@@ -459,6 +459,7 @@ func (f *Fake) createLocked(p *fakePod, pod *manifests.Pod, a runner.Action) err
 			Hash:          podhash.Container(pod.Object, a.Container),
 			ResourcesHash: podhash.Resources(pod.Object, a.Container),
 			Resources:     new(manifests.Resizable(c.Resources)),
+			PodResources:  new(manifests.PodResizable(&pod.Object.Spec)),
 			Image:         c.Image,
 			ImageID:       "sha256:" + c.Image,
 			ImageDigest:   digestOf(c.Image),
@@ -500,6 +501,7 @@ func resizeLocked(p *fakePod, pod *manifests.Pod, a runner.Action) {
 	for _, c := range p.containers {
 		if s := spec(pod, c.Name); c.ID == a.ContainerID && s != nil {
 			c.ResourcesHash, c.Resources = podhash.Resources(pod.Object, c.Name), new(manifests.Resizable(s.Resources))
+			c.PodResources = new(manifests.PodResizable(&pod.Object.Spec))
 		}
 	}
 }

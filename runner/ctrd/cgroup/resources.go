@@ -125,6 +125,7 @@ func (r *Pods) UpdateResources(ctx context.Context, key manifests.Key, pod *mani
 	}
 	_, err := r.Records.UpdateContainer(ctx, rec, func(l *record.ContainerMeta) {
 		l.ResourcesHash, l.Resources = podhash.Resources(pod.Object, c.Name), new(manifests.Resizable(c.Resources))
+		l.PodResources = new(manifests.PodResizable(&pod.Object.Spec))
 	})
 	return fault.Wrap("record resources", fault.IgnoreNotFound(err))
 }

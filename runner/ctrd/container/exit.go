@@ -34,6 +34,7 @@ func (r *Lifecycle) ObserveContainer(ctx context.Context, rec *record.Container)
 
 		ResourcesHash: l.ResourcesHash,
 		Resources:     l.Resources,
+		PodResources:  l.PodResources,
 
 		Image:        rec.Image,
 		ImageID:      l.ImageID,

@@ -66,6 +66,8 @@ type ContainerMeta struct {
 	// ResourcesHash and Resources are what its cgroup was set to.
 	ResourcesHash string                       `json:"resourcesHash,omitempty"`
 	Resources     *corev1.ResourceRequirements `json:"resources,omitempty"`
+	// PodResources are those of its pod as a whole at that time; nil if a version set it that did not record them.
+	PodResources *corev1.ResourceRequirements `json:"podResources,omitempty"`
 	// Cgroup is that of its pod.
 	Cgroup string `json:"cgroup,omitempty"`
 	// CPUs are the processors that it has for itself; empty: it shares.

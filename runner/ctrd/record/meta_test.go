@@ -32,6 +32,7 @@ func fullContainer() ContainerMeta {
 		Cgroup:        "/monopod/burstable/poduid",
 		CPUs:          "1-2",
 		ResourcesHash: "r",
+		PodResources:  &corev1.ResourceRequirements{Limits: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("2")}},
 		Resources:     &corev1.ResourceRequirements{Limits: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("64Mi")}},
 		Health:        runner.Health{Started: true, Since: at},
 		ImageID:       "sha256:1",

@@ -54,20 +54,36 @@ func Outgrown(h *podhash.Cache, pod *manifests.Pod, c *runner.Container) bool {
 	case runner.ContainerCreated:
 		return true
 	case runner.ContainerRunning:
-		return resizeRestarts(manifests.FindContainer(&pod.Object.Spec, c.Name), c.Resources)
+		return resizeRestarts(&pod.Object.Spec, c)
 	}
 	return false
 }
 
-// resizeRestarts reports whether one of the resources that differ must not be changed while the container runs.
-func resizeRestarts(spec *corev1.Container, has *corev1.ResourceRequirements) bool {
-	if spec == nil || has == nil {
+// resizeRestarts reports whether one of the resources that differ must not be changed while the container runs. As with a kubelet, limits
+// are those in effect: a container without one has that of the pod as a whole.
+func resizeRestarts(pod *corev1.PodSpec, c *runner.Container) bool {
+	spec := manifests.FindContainer(pod, c.Name)
+	if spec == nil || c.Resources == nil {
 		return false
 	}
+	wants := manifests.PodResizable(pod)
+	has := &wants // if unknown
+	if c.PodResources != nil {
+		has = c.PodResources
+	}
 	return slices.ContainsFunc(spec.ResizePolicy, func(r corev1.ContainerResizePolicy) bool {
-		return r.RestartPolicy == corev1.RestartContainer &&
-			(!sameAmount(spec.Resources.Limits, has.Limits, r.ResourceName) || !sameAmount(spec.Resources.Requests, has.Requests, r.ResourceName))
+		return r.RestartPolicy == corev1.RestartContainer && (!sameAmount(spec.Resources.Requests, c.Resources.Requests, r.ResourceName) ||
+			!sameAmount(orPods(spec.Resources.Limits, wants.Limits, r.ResourceName), orPods(c.Resources.Limits, has.Limits, r.ResourceName), r.ResourceName))
 	})
+}
+
+// orPods returns the limits of a container, or those of its pod if the container itself is not limited.
+func orPods(own, pod corev1.ResourceList, name corev1.ResourceName) corev1.ResourceList {
+	q, whole := own[name], pod[name]
+	if q.IsZero() && !whole.IsZero() {
+		return pod
+	}
+	return own
 }
 
 func sameAmount(a, b corev1.ResourceList, name corev1.ResourceName) bool {
@@ -86,7 +102,7 @@ func Replaced(was, now *manifests.Pod) (pod bool, containers []string) {
 	for c := range manifests.LongRunningContainers(&was.Object.Spec) {
 		runs := &runner.Container{
 			Name: c.Name, State: runner.ContainerRunning, Hash: h.Container(was, c.Name), ResourcesHash: h.Resources(was, c.Name),
-			Resources: new(manifests.Resizable(c.Resources)),
+			Resources: new(manifests.Resizable(c.Resources)), PodResources: new(manifests.PodResizable(&was.Object.Spec)),
 		}
 		stays := manifests.FindContainer(&now.Object.Spec, c.Name) != nil
 		if stays && (!Made(h, now, runs) || Outgrown(h, now, runs)) {
