@@ -253,9 +253,9 @@ func defaultPodResources(spec *corev1.PodSpec) {
 	}
 }
 
-// PodLimits completes the limits of a defaulted pod as a whole, where it has any resources, as the API server does when a pod is created: what
-// each container has a limit of is limited to what they have together, or to the pod's request if that is more. It must not be done to a pod
-// that may be running already, since it can change the class of the pod.
+// PodLimits completes the limits of a defaulted pod as a whole, where it has any resources, as the API server does when a pod is created or
+// resized: what each container has a limit of is limited to what they have together, or to the pod's request if that is more. It must not
+// be done to a manifest that may be that of a running pod, since it can change the class of the pod.
 func PodLimits(spec *corev1.PodSpec) {
 	if spec.Resources == nil {
 		return

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"monopod/manifests"
+	"monopod/manifests/defaults"
 	"monopod/node/kubeapi/kinds"
 )
 
@@ -82,8 +83,9 @@ func SetScale(k *kinds.Kind, old kinds.Object, s *autoscalingv1.Scale) (kinds.Ob
 }
 
 // Resize turns a write of pods/resize into the desired pod, as kube-apiserver does. now keeps only resources and resize policies of the
-// request, unless it adds, removes, renames or reorders containers. Then only cpu and memory of containers and of the pod may change, none may
-// be removed, and the QoS class stays: all else would recreate the pod.
+// request, unless it adds, removes, renames or reorders containers. Then only cpu and memory of containers and of the pod may change, none
+// may be removed, and the QoS class stays: all else would recreate the pod. Resources of the pod as a whole are completed, and stay if the
+// request has none.
 func Resize(k *kinds.Kind, old, now *corev1.Pod) error {
 	spec := field.NewPath("spec")
 	keepResources(old, now)
@@ -92,9 +94,7 @@ func Resize(k *kinds.Kind, old, now *corev1.Pod) error {
 		errs = append(errs, field.Invalid(spec, now.Status.QOSClass, "Pod QOS Class may not change as a result of resizing"))
 	}
 	changed := now.Spec.DeepCopy()
-	if old.Spec.Resources != nil && changed.Resources == nil {
-		errs = append(errs, field.Forbidden(spec.Child("resources"), "pod-level resources cannot be removed"))
-	} else if changed.Resources != nil {
+	if changed.Resources != nil {
 		var was corev1.ResourceRequirements
 		if old.Spec.Resources != nil {
 			was = *old.Spec.Resources
@@ -160,9 +160,12 @@ func keepCPUAndMemory(now, was *corev1.ResourceRequirements) {
 // keepResources removes what a resize ignores from now. It changes nothing if the containers are not those of old.
 func keepResources(old, now *corev1.Pod) {
 	wanted := old.Spec.DeepCopy()
-	wanted.Resources = now.Spec.Resources
+	if now.Spec.Resources != nil { // else the client does not know them
+		wanted.Resources = now.Spec.Resources.DeepCopy()
+	}
 	if resize(wanted.Containers, now.Spec.Containers) && resize(wanted.InitContainers, now.Spec.InitContainers) {
 		now.Spec = *wanted
+		defaults.PodLimits(&now.Spec)
 		now.Labels, now.Annotations, now.Finalizers, now.OwnerReferences = old.Labels, old.Annotations, old.Finalizers, old.OwnerReferences
 	}
 }

@@ -422,7 +422,17 @@ func TestResize(t *testing.T) {
 	}
 	podLevel := old.DeepCopy()
 	podLevel.Spec.Resources = &corev1.ResourceRequirements{Limits: list("3", "2Gi")}
-	is(t, Resize(k, podLevel, old), 422, "spec.resources: Forbidden: pod-level resources cannot be removed")
+	kept := old.DeepCopy()
+	if err := Resize(k, podLevel, kept); err != nil || !equality.Semantic.DeepEqual(kept, podLevel) {
+		t.Errorf("a client that does not know pod-level resources: %v, %v", kept.Spec.Resources, err)
+	}
+	limited := old.DeepCopy()
+	limited.Spec.InitContainers[0].Resources = corev1.ResourceRequirements{Requests: list("1", ""), Limits: list("1", "")}
+	added := limited.DeepCopy()
+	added.Spec.Resources = &corev1.ResourceRequirements{Requests: list("1", "")}
+	if err := Resize(k, limited, added); err != nil || !equality.Semantic.DeepEqual(added.Spec.Resources.Limits, list("2", "")) {
+		t.Errorf("the limits of the containers are not those of the pod: %v, %v", added.Spec.Resources, err)
+	}
 	less := podLevel.DeepCopy()
 	less.Spec.Resources.Limits = list("4", "")
 	is(t, Resize(k, podLevel, less), 422, "spec.resources.limits: Forbidden: pod-level resource limits cannot be removed")
