@@ -34,6 +34,12 @@ type nodeStep struct {
 // annotationCordoned marks a Node that this machine has made unschedulable. Only then does it make the Node schedulable again.
 const annotationCordoned = "monopod.dev/cordoned"
 
+// declared are the features that an API server looks up at a node: it refuses a resize of spec.resources, and its scheduler assigns no pod
+// whose containers restart all others, unless the node declares them.
+var declared = []string{ //nolint:gochecknoglobals // a table
+	"InPlacePodLevelResourcesVerticalScaling", "RestartAllContainersOnContainerExits",
+}
+
 // NewNode returns the Node of a machine, without times. Labels of the configuration have precedence over those that clients have set.
 func NewNode(name string, written map[string]string, taints []corev1.Taint, f *Facts) *corev1.Node {
 	labels := map[string]string{}
@@ -59,7 +65,7 @@ func NewNode(name string, written map[string]string, taints []corev1.Taint, f *F
 		Spec:       corev1.NodeSpec{Taints: taints, Unschedulable: f.Unschedulable},
 		Status: corev1.NodeStatus{
 			Addresses: f.Addresses, Capacity: f.Capacity, Allocatable: f.Allocatable, Conditions: f.Conditions, NodeInfo: f.Info, Images: images,
-			DaemonEndpoints: corev1.NodeDaemonEndpoints{KubeletEndpoint: corev1.DaemonEndpoint{Port: f.Port}},
+			DaemonEndpoints: corev1.NodeDaemonEndpoints{KubeletEndpoint: corev1.DaemonEndpoint{Port: f.Port}}, DeclaredFeatures: slices.Clone(declared),
 		},
 	}
 }
@@ -78,6 +84,7 @@ func planNode(now time.Time, want *corev1.Node, have *corev1.Node, heartbeat boo
 	step := nodeStep{Object: objectPatch(want, have)}
 	w, h := &want.Status, &have.Status
 	if changed || heartbeat || !equality.Semantic.DeepEqual(w.Addresses, h.Addresses) || !sameResources(w.Capacity, h.Capacity) || !sameResources(w.Allocatable, h.Allocatable) ||
+		len(h.DeclaredFeatures) > 0 && !slices.Equal(w.DeclaredFeatures, h.DeclaredFeatures) || // servers before 1.35 keep none
 		w.NodeInfo != h.NodeInfo || w.DaemonEndpoints != h.DaemonEndpoints || !equality.Semantic.DeepEqual(w.Images, h.Images) {
 		step.Status = map[string]any{"metadata": map[string]any{"uid": have.UID}, "status": statusPatch(w)}
 	}
@@ -162,7 +169,7 @@ func statusPatch(s *corev1.NodeStatus) map[string]any {
 	}
 	return map[string]any{
 		"conditions": s.Conditions, "addresses": addresses, "capacity": s.Capacity, "allocatable": s.Allocatable, "nodeInfo": s.NodeInfo,
-		"images": images, "daemonEndpoints": s.DaemonEndpoints,
+		"images": images, "daemonEndpoints": s.DaemonEndpoints, "declaredFeatures": s.DeclaredFeatures,
 	}
 }
 

@@ -3,6 +3,7 @@ package apiserver
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -39,12 +40,20 @@ func TestWhatIsDoneAboutTheNode(t *testing.T) {
 		"info":     func(n *corev1.Node) { n.Status.NodeInfo.BootID = "x" },
 		"images":   func(n *corev1.Node) { n.Status.Images = []corev1.ContainerImage{{Names: []string{"x"}}} },
 		"port":     func(n *corev1.Node) { n.Status.DaemonEndpoints.KubeletEndpoint.Port = 1 },
+		"features": func(n *corev1.Node) { n.Status.DeclaredFeatures = n.Status.DeclaredFeatures[1:] },
 	} {
 		n := want.DeepCopy()
 		change(n)
 		if s := planNode(later, n, have, false); s.Status == nil || s.Object != nil {
 			t.Errorf("%s: %+v", name, s)
 		}
+	}
+	if features, _ := planNode(later, want, have, true).Status["status"].(map[string]any)["declaredFeatures"].([]string); !slices.Contains(features, "InPlacePodLevelResourcesVerticalScaling") {
+		t.Errorf("an API server would refuse to resize spec.resources: %v", features)
+	}
+	have.Status.DeclaredFeatures = nil // a server that has no such field
+	if s := planNode(later, want, have, false); s.Status != nil {
+		t.Errorf("it is sent again and again: %v", s.Status)
 	}
 	have.Labels = map[string]string{"site": "other", "foreign": "kept"}
 	labels := planNode(later, want, have, false).Object["metadata"].(map[string]any)["labels"].(map[string]any)
