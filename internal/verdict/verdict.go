@@ -177,7 +177,7 @@ func Conflicts(all []*Verdict) {
 	dropOwned(all)
 	first := map[manifests.Key]*manifests.Pod{}
 	in := map[manifests.Key]*Verdict{}
-	a := admit.Input{Known: map[manifests.Key]admit.Holding{}, Listed: true}
+	a := admit.Input{Known: map[manifests.Key]admit.Holding{}, Listed: true, AnyClass: true} // a missing class is a warning: other inputs may have it
 	for _, v := range all {
 		for _, pod := range v.Loaded {
 			if other := first[pod.Key()]; other != nil {

@@ -97,6 +97,26 @@ func TestConflictsBetweenFiles(t *testing.T) {
 	}
 }
 
+// TestAPriorityClassIsNoErrorOfAPod: it may be in any file, and on the machine.
+func TestAPriorityClassIsNoErrorOfAPod(t *testing.T) {
+	const class = "apiVersion: scheduling.k8s.io/v1\nkind: PriorityClass\nmetadata: {name: high}\nvalue: 7\n"
+	classed := strings.Replace(web, "spec: {", "spec: {priorityClassName: high, ", 1)
+	all := judged("web.yaml", classed, "api.yaml", api)
+	verdict.Conflicts(all)
+	if got := errorsOf(all); len(got) != 1 || !strings.Contains(got[0], "host port 8080/TCP is taken by pod default/web") {
+		t.Errorf("errors %q", got)
+	}
+	for _, files := range [][]string{{"web.yaml", classed, "class.yaml", class}, {"web.yaml", class + "---\n" + classed}, {"web.yaml", classed}} {
+		all := judged(files...)
+		verdict.Conflicts(all)
+		verdict.Outlook(all, warn.Input{})
+		missing := len(files) == 2 && !strings.Contains(files[1], class)
+		if got := errorsOf(all); len(got) != 0 || len(all[0].Warnings) == 1 != missing {
+			t.Errorf("errors %q, warnings %v of %q", got, all[0].Warnings, files)
+		}
+	}
+}
+
 func TestAPodThatAControllerOfAnotherFileMakesDoesNotCount(t *testing.T) {
 	all := judged("a.yaml", replicaSet, "b.yaml", replica)
 	verdict.Conflicts(all)

@@ -71,6 +71,8 @@ type Input struct {
 	Listed bool
 	// Blind reports that the usage of some pods is unknown.
 	Blind bool
+	// AnyClass reports that the PriorityClasses of the machine are not known: no pod waits for one.
+	AnyClass bool
 	// MaxPods is the maximum number of pods; 0 means no limit.
 	MaxPods int
 	// Room is the limit of the sum of requests of all pods; nil means no limit.
@@ -184,7 +186,7 @@ func (d *admitter) admit(pod *manifests.Pod) *runner.Held {
 		return h
 	}
 	known := d.Known[key]
-	if h := unclassed(pod, known); h != nil {
+	if h := d.unclassed(pod, known); h != nil {
 		if h.Reason == ReasonStarting { // it may have its ports and resources already
 			enter(d.ports.unseen, pod)
 			d.used.Add(d.limited(pod), d.requests[key])

@@ -13,11 +13,11 @@ const ReasonPriorityClassNotFound = "PriorityClassNotFound"
 
 // unclassed holds a new pod, or an edit that changes the class, while the PriorityClass is missing: it would run with priority 0. A pod
 // that exists with that class goes on, also after a reboot, because its class may have been missing from the beginning.
-func unclassed(pod *manifests.Pod, known Holding) *runner.Held {
+func (d *admitter) unclassed(pod *manifests.Pod, known Holding) *runner.Held {
 	class := manifests.MissingPriorityClass(pod)
 	has := known.has()
 	switch {
-	case class == "", has != nil && has.Object.Spec.PriorityClassName == class:
+	case d.AnyClass, class == "", has != nil && has.Object.Spec.PriorityClassName == class:
 		return nil
 	case !known.Seen:
 		return starting("whether it is already running is not known yet")
