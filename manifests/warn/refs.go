@@ -91,7 +91,7 @@ func (r refs) variable(at string, from *corev1.EnvVarSource) {
 func (r refs) volume(at string, v *corev1.Volume) {
 	switch {
 	case v.ConfigMap != nil:
-		r.configMap(at+"configMap.name", v.ConfigMap.Name, v.ConfigMap.Optional)
+		r.files(at, v.ConfigMap.Name, v.ConfigMap.Optional)
 	case v.Secret != nil:
 		r.secret(at+"secret.secretName", v.Secret.SecretName, v.Secret.Optional)
 	case v.PersistentVolumeClaim != nil:
@@ -100,12 +100,19 @@ func (r refs) volume(at string, v *corev1.Volume) {
 		for i := range v.Projected.Sources {
 			s, at := &v.Projected.Sources[i], fmt.Sprintf("%sprojected.sources[%d].", at, i)
 			if s.ConfigMap != nil {
-				r.configMap(at+"configMap.name", s.ConfigMap.Name, s.ConfigMap.Optional)
+				r.files(at, s.ConfigMap.Name, s.ConfigMap.Optional)
 			}
 			if s.Secret != nil {
 				r.secret(at+"secret.name", s.Secret.Name, s.Secret.Optional)
 			}
 		}
+	}
+}
+
+// files looks for a ConfigMap that is mounted. The one with the certificates of the API is made for each pod.
+func (r refs) files(at, name string, optional *bool) {
+	if name != manifests.RootCAName {
+		r.configMap(at+"configMap.name", name, optional)
 	}
 }
 

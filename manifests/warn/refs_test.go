@@ -99,6 +99,21 @@ func TestEachReferenceIsWarnedOfOnceAndOnlyWhileItIsMissing(t *testing.T) {
 	}
 }
 
+// TestTheCertificatesOfTheAPIAreInEachNamespace: pods with access to it mount them, and no document has them.
+func TestTheCertificatesOfTheAPIAreInEachNamespace(t *testing.T) {
+	t.Parallel()
+	access := strings.Replace(aPod("a", "", ""), "{name: a}", "{name: a, annotations: {monopod.dev/api-access: view}}", 1)
+	mounted := aPod("a", "", ", volumes: [{name: v, configMap: {name: kube-root-ca.crt}}, {name: w, projected: {sources: [{configMap: {name: kube-root-ca.crt}}]}}]")
+	for _, pod := range []string{access, mounted} {
+		if got := of(t, false, pod); got != "" {
+			t.Errorf("%s:\n%s", pod, got)
+		}
+	}
+	if got := of(t, false, aPod("a", ", envFrom: [{configMapRef: {name: kube-root-ca.crt}}]", "")); !strings.Contains(got, "there is no ConfigMap default/kube-root-ca.crt") {
+		t.Errorf("variables have it: %q", got) // only files have them
+	}
+}
+
 func TestHostPortsOverlapByAddressAndProtocol(t *testing.T) {
 	t.Parallel()
 	deployment := func(port string) string { return fmt.Sprintf(head, "Deployment", 1, ", ports: ["+port+"]", "", "") }
