@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"monopod/internal/daemon/nodeevents"
+	"monopod/internal/daemon/outlook"
 	"monopod/internal/model"
 	"monopod/internal/pause"
 	"monopod/watcher"
@@ -27,16 +28,16 @@ type desiredLoop struct {
 	events  *nodeevents.Recorder
 	// publish receives each desired state.
 	publish func(model.Desired)
-	// inputs, copies and removedCopies are used by the goroutine of the watcher only. copies is the directory of the cached answers of URLs.
-	inputs        *nodeevents.Inputs
-	copies        string
-	removedCopies bool
+	// inputs and copies are used by the goroutine of the watcher only. copies is the directory of the cached answers of URLs, until those of
+	// removed sources are removed.
+	inputs *nodeevents.Inputs
+	copies string
 }
 
 func newDesiredLoop(c *core, sources []watcher.Source) *desiredLoop {
 	return &desiredLoop{
-		log: c.deps.Log, watcher: watcher.New(c.deps.Log, sources...), applied: c.applied, events: c.events,
-		publish: func(d model.Desired) { c.state.Publish(d); c.memory.Touch() }, inputs: nodeevents.NewInputs(c.events), copies: c.cfg.CopiesDirectory(),
+		log: c.deps.Log, watcher: watcher.New(c.deps.Log, sources...), applied: c.applied, events: c.events, inputs: nodeevents.NewInputs(c.events),
+		publish: outlook.Publishing(c.deps.Log, c.state.Spaces, func(d model.Desired) { c.state.Publish(d); c.memory.Touch() }), copies: c.cfg.CopiesDirectory(),
 	}
 }
 
@@ -79,11 +80,11 @@ func (l *desiredLoop) take(d model.Desired) {
 
 // removeCopies removes the cached answers of sources that are no longer configured, once the pods of such sources may be removed.
 func (l *desiredLoop) removeCopies(d model.Desired) {
-	if l.removedCopies || !d.Complete() {
+	if l.copies == "" || !d.Complete() {
 		return
 	}
-	l.removedCopies = true
 	if err := fetch.RemoveCopies(l.copies, d.Order); err != nil {
 		l.log.Warn("remove the cached answers of removed sources", "err", err)
 	}
+	l.copies = ""
 }

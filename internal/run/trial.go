@@ -50,7 +50,7 @@ func (o *trialFlags) add(set *pflag.FlagSet) {
 	set.DurationVar(&o.timeout, "timeout", 5*time.Minute, "`duration` to wait, plus grace periods; 0: no limit")
 	set.DurationVar(&o.grace, "grace", -1, "longest termination grace period, a `duration` (default: none)")
 	set.Lookup("grace").DefValue = "0s" // the text has the default
-	set.BoolVarP(&o.quiet, "quiet", "q", false, "do not show what is waited for")
+	set.BoolVarP(&o.quiet, "quiet", "q", false, "do not show progress or warnings")
 	set.IntVar(&o.logLines, "log-lines", 50, "`lines` of log per container of a failed pod")
 	set.IntVar(&o.rules.MaxRestarts, "max-restarts", 3, "`restarts` after which a container has failed; -1: none")
 	set.DurationVar(&o.rules.MinReady, "min-ready", time.Second, "time after which pods without readiness probes are Ready")
@@ -91,15 +91,14 @@ func (p Commands) runFlags(cmd *cobra.Command, o *trialFlags, do func(ctx contex
 // gather reads the manifests. Each error is one line, as printed by `validate`.
 func (p Commands) gather(o *trialFlags, cfg *config.Loaded) (*Content, []trial.Refusal) {
 	options := decode.Options{Source: config.SourceFile, Policy: cfg.Policy(config.SourceFile)}
-	all := check.NewCommands(p.Program).Verdicts(o.files, options)
-	verdict.Conflicts(all)
+	all := check.NewCommands(p.Program).AsOneSet(o.files, options)
 	c, refused := &Content{}, []trial.Refusal(nil)
 	for _, v := range all {
 		for _, e := range v.Errors {
 			refused = append(refused, trial.Refusal{Where: e.Where(), Text: e.Error()})
 		}
-		for _, note := range v.Notes {
-			p.Errs().Println(note)
+		for _, line := range v.Remarks(o.quiet) {
+			p.Errs().Println(line)
 		}
 		if v.Reason == verdict.SubDirectory { // a test that is not run must not look like one that has passed
 			refused = append(refused, trial.Refusal{Where: v.File, Text: v.File + ": " + v.Reason})

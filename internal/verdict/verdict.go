@@ -64,9 +64,36 @@ type ValidPod struct {
 // InTheseFiles is the Checked of an outlook that knows nothing besides.
 const InTheseFiles = "in these files"
 
-// Outlook adds what all documents together will wait for. in has what is known besides.
-func Outlook(all []*Verdict, in warn.Input) {
+// Warnings returns what the documents of an input will wait for on this machine, or do differently from a cluster. All that warns of
+// manifests does it with this function: validate, apply, once, up and the daemon.
+func Warnings(in warn.Input) []*manifests.Error {
 	in.Platform = host.Platform()
+	return warn.Of(in)
+}
+
+// Besides returns what a machine has besides the documents for which own reports true, as far as the pods of a source may see it. Pods and
+// workloads are not hidden: they may have the ports and names of others.
+func Besides(d model.Desired, s *manifests.Spaces, source string, own func(manifests.ObjectID, manifests.Origin) bool) (out warn.Documents) {
+	for _, p := range d.Pods {
+		if !own(podID(p), p.Origin) {
+			out.Pods = append(out.Pods, p)
+		}
+	}
+	for _, o := range d.Objects {
+		if !own(o.ID(), o.Origin) && s.Sees(source, o.Origin.Source, o.Kind, o.Object.GetNamespace()) {
+			out.Objects = append(out.Objects, o)
+		}
+	}
+	for _, w := range d.Workloads {
+		if !own(w.ID(), w.Origin) {
+			out.Workloads = append(out.Workloads, w)
+		}
+	}
+	return out
+}
+
+// Outlook adds the warnings about all documents together. in has what is known besides.
+func Outlook(all []*Verdict, in warn.Input) {
 	for _, v := range all {
 		in.Pods, in.Objects, in.Workloads = append(in.Pods, v.Loaded...), append(in.Objects, v.Documents...), append(in.Workloads, v.Workloads...)
 		in.Partial = in.Partial || len(v.Errors) > 0
@@ -75,7 +102,7 @@ func Outlook(all []*Verdict, in warn.Input) {
 	for _, v := range all {
 		byFile[v.File] = v
 	}
-	for _, e := range warn.Of(in) {
+	for _, e := range Warnings(in) {
 		if v := byFile[e.File]; v != nil { // it may be about what is known besides
 			v.Warnings = append(v.Warnings, e)
 		}
@@ -91,6 +118,14 @@ func (v *Verdict) WarningLines() []string {
 		lines = append(lines, said.Error())
 	}
 	return lines
+}
+
+// Remarks returns the notes and, unless quiet, the warnings, one line each.
+func (v *Verdict) Remarks(quiet bool) []string {
+	if quiet {
+		return v.Notes
+	}
+	return slices.Concat(v.Notes, v.WarningLines())
 }
 
 // SubDirectory is the reason to ignore a directory in one that was named.

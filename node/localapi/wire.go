@@ -57,6 +57,8 @@ type ApplyResult struct {
 	Objects []AppliedObject `json:"objects"`
 	// Notes are about documents that have no effect here, and about a change that is stored and will be finished later.
 	Notes []string `json:"notes,omitempty"`
+	// Warnings are about what the pods will wait for, or do differently from a cluster.
+	Warnings []string `json:"warnings,omitempty"`
 }
 
 // EventChange is one event of a watch of events.

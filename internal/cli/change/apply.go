@@ -38,7 +38,7 @@ func (o *applyOptions) add(set *pflag.FlagSet, what string) {
 	set.StringArrayVarP(&o.files, "filename", "f", nil, "`file` or directory with the manifests to "+what+", or - for standard input; repeatable")
 	set.BoolVar(&o.dryRun, "dry-run", false, "only report what would be done")
 	set.StringVarP(&o.output, "output", "o", "", "output `format`: name")
-	set.BoolVarP(&o.quiet, "quiet", "q", false, "do not show what is waited for")
+	set.BoolVarP(&o.quiet, "quiet", "q", false, "do not show progress or warnings")
 }
 
 // ApplyCommand returns `monopod apply`.
@@ -157,6 +157,11 @@ func (p Commands) refused(err error) error {
 func (p Commands) printResult(o *applyOptions, r localapi.ApplyResult) {
 	for _, n := range r.Notes {
 		p.Errs().Println(n)
+	}
+	if !o.quiet {
+		for _, w := range r.Warnings {
+			p.Errs().Println(w)
+		}
 	}
 	dry := ""
 	if o.dryRun {

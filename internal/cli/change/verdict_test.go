@@ -32,6 +32,7 @@ func TestApplyDecidesAsValidateDoes(t *testing.T) {
 	const created = "pod/warn created (dry run)\nservice/warn created (dry run)\n"
 	d.Says(0, created, "$DIR/files/warn.yaml:1: pod default/warn: spec.containers[0].envFrom[0].configMapRef.name: warning: there is no ConfigMap default/nope: "+
 		"the pod waits for it; add the document, or write optional: true\n", "apply", "--dry-run", "-f", given("warn.yaml"))
+	d.Says(0, created, "", "apply", "--dry-run", "-q", "-f", given("warn.yaml"))
 	d.Says(0, "configmap/nope created\n", "", "apply", "-f", d.File("nope.yaml", strings.Replace(fmt.Sprintf(configMapYAML, "v"), "name: app", "name: nope", 1)))
 	d.Says(0, created, "", "apply", "--dry-run", "-f", given("warn.yaml"))
 }

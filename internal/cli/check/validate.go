@@ -57,9 +57,7 @@ type ValidateAnswer struct {
 }
 
 func (p Commands) validate(paths []string, o validateOptions) error {
-	all := p.Verdicts(paths, decode.Options{Source: "file"})
-	verdict.Conflicts(all)
-	verdict.Outlook(all, warn.Input{Checked: verdict.InTheseFiles})
+	all := p.AsOneSet(paths, decode.Options{Source: "file"})
 	bad := slices.ContainsFunc(all, func(v *verdict.Verdict) bool { return len(v.Errors) > 0 })
 	if o.output == "json" {
 		b, err := json.MarshalIndent(ValidateAnswer{Valid: !bad, Files: all}, "", "  ")
@@ -74,6 +72,14 @@ func (p Commands) validate(paths []string, o validateOptions) error {
 		return program.SilentError{}
 	}
 	return nil
+}
+
+// AsOneSet checks arguments like Verdicts, with the errors and warnings that they cause together.
+func (p Commands) AsOneSet(paths []string, o decode.Options) []*verdict.Verdict {
+	all := p.Verdicts(paths, o)
+	verdict.Conflicts(all)
+	verdict.Outlook(all, warn.Input{Checked: verdict.InTheseFiles})
+	return all
 }
 
 // Verdicts checks arguments: files, directories, or standard input.

@@ -80,8 +80,9 @@ func (a *Applier) Apply(ctx context.Context, r localapi.ApplyRequest) (localapi.
 func (a *Applier) apply(r localapi.ApplyRequest) (localapi.ApplyResult, []*pushed, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	objects, notes, errs := a.read(r.Files)
-	if err := refusal(http.StatusUnprocessableEntity, metav1.StatusReasonInvalid, errs); err != nil {
+	content := a.read(r.Files)
+	objects := content.objects
+	if err := refusal(http.StatusUnprocessableEntity, metav1.StatusReasonInvalid, content.errs); err != nil {
 		return localapi.ApplyResult{}, nil, err
 	}
 	if err := a.compare(objects); err != nil {
@@ -90,7 +91,7 @@ func (a *Applier) apply(r localapi.ApplyRequest) (localapi.ApplyResult, []*pushe
 	if err := refusal(http.StatusConflict, metav1.StatusReasonConflict, a.owned(a.view(), objects)); err != nil {
 		return localapi.ApplyResult{}, nil, err
 	}
-	result := localapi.ApplyResult{Objects: []localapi.AppliedObject{}, Notes: notes}
+	result := localapi.ApplyResult{Objects: []localapi.AppliedObject{}, Notes: content.notes, Warnings: content.warnings}
 	change := applied.Change{Put: map[manifests.ObjectID][]byte{}, Notes: map[manifests.ObjectID]*applied.Note{}}
 	for _, p := range objects {
 		o := localapi.AppliedObject{ObjectRef: refOf(p.ID), Verdict: p.Verdict, Warning: p.Warning}

@@ -5,7 +5,6 @@ import (
 	"slices"
 
 	"monopod/internal/config"
-	"monopod/internal/daemon/state"
 	"monopod/internal/verdict"
 	"monopod/manifests"
 	"monopod/manifests/decode"
@@ -14,39 +13,31 @@ import (
 	"monopod/watcher/applied"
 )
 
-// read decodes and validates all files as one set. The notes have what its pods will wait for, too.
-func (a *Applier) read(files []localapi.ManifestFile) (objects []*pushed, notes []string, errs []*manifests.Error) {
-	all := judged(files, decode.Options{Source: config.SourceApplied, Policy: a.Policy})
-	objects, notes, errs = a.collect(all, files, a.noteOf)
-	if len(errs) == 0 {
-		verdict.Outlook(all, warn.Input{Around: around(a.State, objects)})
-		for _, v := range all {
-			notes = append(notes, v.WarningLines()...)
-		}
-	}
-	return objects, notes, errs
+// content is what files contain.
+type content struct {
+	objects []*pushed
+	// notes are about documents without effect, warnings about what the pods will wait for.
+	notes, warnings []string
+	errs            []*manifests.Error
 }
 
-// around returns what exists besides objects that are applied, as far as their pods may see it.
-func around(s *state.Store, objects []*pushed) warn.Documents {
+// read decodes and validates all files as one set.
+func (a *Applier) read(files []localapi.ManifestFile) (c content) {
+	all := judged(files, decode.Options{Source: config.SourceApplied, Policy: a.Policy})
+	if c.objects, c.notes, c.errs = a.collect(all, files, a.noteOf); len(c.errs) > 0 {
+		return c
+	}
 	replaced := map[manifests.ObjectID]bool{}
-	for _, p := range objects {
+	for _, p := range c.objects {
 		replaced[p.ID] = true
 	}
-	d, _ := s.Desired()
-	var out warn.Documents
-	for _, p := range d.Pods {
-		if !replaced[manifests.ObjectID{Kind: "Pod", Namespace: p.Object.Namespace, Name: p.Object.Name}] {
-			out.Pods = append(out.Pods, p)
-		}
+	d, _ := a.State.Desired()
+	own := func(id manifests.ObjectID, _ manifests.Origin) bool { return replaced[id] }
+	verdict.Outlook(all, warn.Input{Around: verdict.Besides(d, a.State.Spaces, config.SourceApplied, own)})
+	for _, v := range all {
+		c.warnings = append(c.warnings, v.WarningLines()...)
 	}
-	for _, o := range d.Objects {
-		if !replaced[o.ID()] && s.Spaces.Sees(config.SourceApplied, o.Origin.Source, o.Kind, o.Object.GetNamespace()) {
-			out.Objects = append(out.Objects, o)
-		}
-	}
-	out.Workloads = slices.DeleteFunc(slices.Clone(d.Workloads), func(w *manifests.Object) bool { return replaced[w.ID()] })
-	return out
+	return c
 }
 
 // judged returns the verdicts on all files as one set.

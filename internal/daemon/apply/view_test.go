@@ -98,15 +98,15 @@ func TestAPodWithTheNameOfAnotherOneIsRefused(t *testing.T) {
 		"the same as that one has": {same, ""},
 	} {
 		a := newApplier(t, d)
-		objects, _, errs := a.read(files(webPod("one")))
-		if len(errs) > 0 {
-			t.Fatal(errs)
+		content := a.read(files(webPod("one")))
+		if len(content.errs) > 0 {
+			t.Fatal(content.errs)
 		}
-		errs = a.owned(showing(d, c.shown), objects)
+		errs := a.owned(showing(d, c.shown), content.objects)
 		if got := fmt.Sprint(errs); c.says == "" && len(errs) > 0 || !strings.Contains(got, c.says) {
 			t.Errorf("%s: %s", name, got)
 		}
-		if told := objects[0].Warning; (c.says == "") != strings.Contains(told, "which takes precedence until it is removed there") {
+		if told := content.objects[0].Warning; (c.says == "") != strings.Contains(told, "which takes precedence until it is removed there") {
 			t.Errorf("%s: warning %q", name, told)
 		}
 	}
@@ -135,15 +135,15 @@ func TestTheAnswerNamesAnEarlierRevisionThatRuns(t *testing.T) {
 func TestWhatWasAppliedIsVisibleOnceItsPodIs(t *testing.T) {
 	t.Parallel()
 	d := add(t, model.Desired{}, config.SourceApplied, "/a/web.yaml", webPod("one"))
-	objects, _, errs := newApplier(t, d).read(files(webPod("one")))
-	if len(errs) > 0 {
-		t.Fatal(errs)
+	content := newApplier(t, d).read(files(webPod("one")))
+	if len(content.errs) > 0 {
+		t.Fatal(content.errs)
 	}
 	without, with := showing(d), showing(d, seen("web", "", "", d.Pods[0].Origin))
-	if web := objects[0]; without.shows(web) || !with.shows(web) || showing(model.Desired{}).shows(web) {
+	if web := content.objects[0]; without.shows(web) || !with.shows(web) || showing(model.Desired{}).shows(web) {
 		t.Error("the pod is shown before clients see it, or not when they do")
 	}
-	if without.visible = false; !without.shows(objects[0]) {
+	if without.visible = false; !without.shows(content.objects[0]) {
 		t.Error("without a runtime nobody sees the pod, and it is waited for")
 	}
 }
