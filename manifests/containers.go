@@ -7,6 +7,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
+// UserIDs is how many user and group ids a pod with hostUsers: false has, from 0.
+const UserIDs = 65536
+
 // IsSidecar reports whether an init container keeps running beside the regular containers: restartPolicy Always.
 func IsSidecar(c *corev1.Container) bool {
 	return c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways

@@ -49,6 +49,7 @@ func Of(in Input) []*manifests.Error {
 	for _, u := range c.units[len(around):] {
 		c.platform(u)
 		c.quantities(u)
+		c.users(u)
 		c.affinity(u)
 		if !in.Partial {
 			c.references(u)

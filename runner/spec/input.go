@@ -203,4 +203,4 @@ type Enforcement struct {
 }
 
 // UserIDs is how many user and group ids a pod with a user namespace of its own has.
-const UserIDs = 65536
+const UserIDs = manifests.UserIDs
