@@ -253,22 +253,9 @@ func junit(t *testing.T, file string) (tests, failures int) {
 func TestOnceRunsPodsAndLeavesNothing(t *testing.T) {
 	r := newRuns(t)
 	web, good, bad := r.manifest("web", serving("web")), r.manifest("good", running("good", "echo done")), r.manifest("bad", running("bad", "echo the disk is full; exit 3"))
-	slow := r.manifest("slow", strings.Replace(serving("slow"), "path: /,", "path: /missing,", 1))
+	slow := r.manifest("slow", caseText(t, "neverready"))
 	crash := r.manifest("crash", strings.Replace(running("crash", "echo cannot begin; exit 4"), "restartPolicy: Never", "restartPolicy: Always", 1))
-	late := r.manifest("late", running("late", "echo step 1 ok; sleep 3; echo 2 is not 3 >&2; exit 7"))
-	job := r.manifest("job", fmt.Sprintf(`
-apiVersion: batch/v1
-kind: Job
-metadata: {name: sums}
-spec:
-  backoffLimit: 0
-  template:
-    spec:
-      restartPolicy: Never
-      terminationGracePeriodSeconds: 1
-      initContainers: [{name: proxy, restartPolicy: Always, image: %[1]s, command: [sh, -c, "sleep 1000"]}]
-      containers: [{name: test, image: %[1]s, command: [sh, -c, "sleep 2; exit 3"]}]
-`, image))
+	late, job, none := r.manifest("late", caseText(t, "slowfail")), r.manifest("job", caseText(t, "c25f-once-fail")), r.manifest("none", caseText(t, "badcmd2"))
 	// A service manager that started it expects notifications from it, but not from its containers: runc would wait for those.
 	r.env = append(r.env, "NOTIFY_SOCKET="+filepath.Join(r.dir, "notify"))
 	if code, out, errs := r.do("up", "-f", good, "--", "sh", "-c", "echo told at $NOTIFY_SOCKET"); code != 0 || !strings.Contains(out, "told at "+r.dir) {
@@ -283,10 +270,11 @@ spec:
 	}{
 		{"all is well", []string{"-f", web, "-f", good}, 0, "ok", "", 2, 0},
 		{"one has failed", []string{"-f", web, "-f", bad}, 1, "container main ended with exit code 3", "pod default/bad, container main:\n    the disk is full\n", 2, 1},
-		{"one fails after it was Ready", []string{"-f", late}, 1, "container main ended with exit code 7", "2 is not 3", 1, 1},
+		{"one fails after it was Ready", []string{"-f", late}, 1, "container t ended with exit code 7", "assert failed: 2 != 3", 1, 1},
 		{"readiness is enough", []string{"-f", late, "--until", "ready"}, 0, "ok", "", 1, 0},
-		{"a Job fails, and its sidecar is killed", []string{"-f", job}, 1, "the Job has failed: pod sums-0: container test ended with exit code 3", "", 2, 2},
-		{"one is not ready in time", []string{"-f", slow, "-f", good, "--timeout", "20s"}, 2, "waiting", "I am slow\ndefault/slow is not ready:\n", 2, 1},
+		{"a Job fails, and its sidecar is killed", []string{"-f", job}, 1, "the Job has failed: pod c25f-0: container test ended with exit code 3", "", 2, 2},
+		{"one is not ready in time", []string{"-f", slow, "-f", good, "--timeout", "20s"}, 2, "waiting", "default/web is not ready:\n", 2, 1},
+		{"a command is not there in time", []string{"-f", none, "--timeout", "20s", "--max-restarts", "-1"}, 2, "waiting", "\"pytst\"", 1, 1},
 		{"one crashes again and again", []string{"-f", crash, "--max-restarts", "1", "--min-ready", "10s"}, 1, "container main was restarted once; container main ended with exit code 4", "cannot begin", 1, 1},
 	} {
 		report := filepath.Join(r.dir, "junit.xml")

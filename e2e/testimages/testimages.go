@@ -10,6 +10,7 @@ import (
 	"archive/tar"
 	"bytes"
 	"compress/gzip"
+	"encoding/json"
 	"io"
 	"io/fs"
 	"net/http"
@@ -60,6 +61,8 @@ type File struct {
 	// Link makes it a symlink.
 	Link string
 	Mode fs.FileMode
+	// UID and GID are its owner.
+	UID, GID int
 }
 
 // FromFiles returns an image for this machine's platform with the given files.
@@ -107,6 +110,45 @@ func ArchiveOf(tb testing.TB, path string, img v1.Image, names ...string) {
 	for _, n := range names {
 		check(tb, l.AppendImage(img, layout.WithAnnotations(map[string]string{"org.opencontainers.image.ref.name": n})))
 	}
+	placeLayout(tb, path, dir)
+}
+
+// Part is a file of an OCI artifact.
+type Part struct {
+	MediaType types.MediaType
+	// Title is its name.
+	Title, Content string
+}
+
+// Artifact writes an OCI archive with an artifact, which is no image: its config is empty.
+func Artifact(tb testing.TB, path, name string, parts ...Part) {
+	tb.Helper()
+	dir := tb.TempDir()
+	l, err := layout.Write(dir, empty.Index)
+	check(tb, err)
+	blob := func(mediaType types.MediaType, content []byte) v1.Descriptor {
+		hash, size, err := v1.SHA256(bytes.NewReader(content))
+		check(tb, err)
+		check(tb, l.WriteBlob(hash, io.NopCloser(bytes.NewReader(content))))
+		return v1.Descriptor{MediaType: mediaType, Digest: hash, Size: size}
+	}
+	m := v1.Manifest{SchemaVersion: 2, MediaType: types.OCIManifestSchema1, Config: blob("application/vnd.oci.empty.v1+json", []byte("{}"))}
+	for _, p := range parts {
+		d := blob(p.MediaType, []byte(p.Content))
+		d.Annotations = map[string]string{"org.opencontainers.image.title": p.Title}
+		m.Layers = append(m.Layers, d)
+	}
+	raw, err := json.Marshal(m)
+	check(tb, err)
+	d := blob(types.OCIManifestSchema1, raw)
+	d.Annotations = map[string]string{"org.opencontainers.image.ref.name": name}
+	check(tb, l.AppendDescriptor(d))
+	placeLayout(tb, path, dir)
+}
+
+// placeLayout writes the directory of an OCI layout as an archive.
+func placeLayout(tb testing.TB, path, dir string) {
+	tb.Helper()
 	var buf bytes.Buffer
 	w := tar.NewWriter(&buf)
 	check(tb, w.AddFS(os.DirFS(dir)))
@@ -208,7 +250,7 @@ func layerTar(tb testing.TB, files []File) []byte {
 	var buf bytes.Buffer
 	w := tar.NewWriter(&buf)
 	for _, f := range files {
-		h := &tar.Header{Name: f.Path, Mode: int64(f.Mode.Perm()), ModTime: time.Unix(1, 0), Format: tar.FormatPAX}
+		h := &tar.Header{Name: f.Path, Mode: int64(f.Mode.Perm()), Uid: f.UID, Gid: f.GID, ModTime: time.Unix(1, 0), Format: tar.FormatPAX}
 		switch {
 		case f.Link != "":
 			h.Typeflag, h.Linkname = tar.TypeSymlink, f.Link

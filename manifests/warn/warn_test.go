@@ -163,7 +163,7 @@ func TestThereAreNotManyWarnings(t *testing.T) {
 // The documents are what a user wrote who took m for mega, and forgot a unit.
 func TestAmountsThatCannotBeMeantAreWarnedOf(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile("testdata/c19-memory-millibytes.yaml")
+	text, err := os.ReadFile("../../e2e/testdata/cases/c19-memory-millibytes.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -17,7 +17,7 @@ func TestApplyDecidesAsValidateDoes(t *testing.T) {
 	d := newDaemon(t)
 	d.Start()
 	given := func(name string) string {
-		text, err := os.ReadFile(filepath.Join("testdata", name))
+		text, err := os.ReadFile(filepath.Join("../../../e2e/testdata/cases", name))
 		if err != nil {
 			t.Fatal(err)
 		}
