@@ -27,7 +27,7 @@ type Content struct {
 	LeftOut []ObjectID
 	// Ignored has a line about the documents that are valid Kubernetes but mean nothing here.
 	Ignored []string
-	// Missed is set if one of those would change what pods do in a cluster; see kinds.Matters.
+	// Missed is set if one of those would change what pods do in a cluster (see kinds.Matters), or a key is not what was written.
 	Missed bool
 }
 

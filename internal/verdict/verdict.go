@@ -42,7 +42,7 @@ type Verdict struct {
 	Objects []string `json:"objects,omitempty"`
 	// Notes are about documents that have no effect here.
 	Notes []string `json:"notes,omitempty"`
-	// Unread reports that documents are ignored that change what pods do in a cluster.
+	// Unread reports that documents are ignored that change what pods do in a cluster, or keys are not what was written.
 	Unread bool `json:"-"`
 	// Warnings are about what will wait, or works differently than in a cluster.
 	Warnings []*manifests.Error `json:"warnings,omitempty"`

@@ -189,7 +189,7 @@ func (l *loader) typedObject(m map[string]any, it document.Item, info kinds.Info
 		l.fail(it.Errors(objectName(m, info), found))
 		return
 	}
-	l.note(it.Errors(objectName(m, info), append(notes, it.RenamedKeys()...)))
+	l.note(it.Errors(objectName(m, info), append(notes, renamed(&l.content, it)...)))
 	l.addObject(&manifests.Object{Object: asReplicaSet(obj), Kind: kind, Origin: manifests.Origin{Source: l.source, File: l.file, Line: it.FirstLine()}}, info)
 }
 
@@ -265,6 +265,13 @@ func (l *loader) listObject(data []byte, m map[string]any, it document.Item) {
 	}
 }
 
+// renamed notes the keys that are not what was written.
+func renamed(c *manifests.Content, it document.Item) []document.Problem {
+	keys := it.RenamedKeys()
+	c.Missed = c.Missed || len(keys) > 0
+	return keys
+}
+
 // note takes over remarks about a document that is accepted, in the order of their lines.
 func (l *loader) note(notes []*manifests.Error) {
 	sortByPlace(notes)
@@ -312,7 +319,7 @@ func (l *loader) check(pod *corev1.Pod, it document.Item, found ...document.Prob
 		return
 	}
 	token.drop(&pod.Spec)
-	l.note(it.Errors(keyOf(pod), slices.Concat(notes, token.notes(manifests.APIAccess(pod.Annotations), it), it.RenamedKeys())))
+	l.note(it.Errors(keyOf(pod), slices.Concat(notes, token.notes(manifests.APIAccess(pod.Annotations), it), renamed(&l.content, it))))
 	addToken(l.author, pod)
 	l.add(pod, rejected, it.FirstLine())
 }
