@@ -144,3 +144,40 @@ func TestEveryTruncationOfAManifestKeepsThePods(t *testing.T) {
 		}
 	}
 }
+
+// TestACutThatIsStillValidIsAnEdit, which nothing tells from one that is meant. What is written under another name and renamed is never
+// cut.
+func TestACutThatIsStillValidIsAnEdit(t *testing.T) {
+	cut, err := os.ReadFile("../../e2e/testdata/cases/truncated-valid-yaml.yaml")
+	watchertest.Must(t, err)
+	dir := t.TempDir()
+	path := filepath.Join(dir, "web.yaml")
+	const rest = "    command: [httpd, -f]\n"
+	watchertest.Write(t, path, string(cut)+rest)
+	src := New(Config{Path: dir, Load: realLoad})
+	defer src.stopListening()
+	command := func() string {
+		set, _ := src.scanAll()
+		if got := strings.Join(watcher.Keys(set.Pods), " "); got != "default/web" {
+			t.Fatalf("it has %q", got)
+		}
+		return strings.Join(set.Pods[0].Object.Spec.Containers[0].Command, " ")
+	}
+	if got := command(); got != "httpd -f" {
+		t.Fatalf("the whole file has the command %q", got)
+	}
+	hidden := filepath.Join(dir, ".web.yaml")
+	watchertest.Write(t, hidden, string(cut))
+	if got := command(); got != "httpd -f" {
+		t.Errorf("a file that is being written is read: command %q", got)
+	}
+	watchertest.Must(t, os.Truncate(path, int64(len(cut))))
+	if got := command(); got != "" {
+		t.Errorf("the cut file has the command %q", got)
+	}
+	watchertest.Write(t, hidden, string(cut)+rest)
+	watchertest.Must(t, os.Rename(hidden, path))
+	if got := command(); got != "httpd -f" {
+		t.Errorf("the file that was renamed has the command %q", got)
+	}
+}
