@@ -156,12 +156,9 @@ func (i *instance) open(ctx context.Context, cfg Config) error {
 		return err
 	}
 	cleanBundles(cfg)
-	dir := sockets(cfg.State)
-	if err := makeSockets(dir); err != nil {
+	if err := i.openSockets(cfg); err != nil {
 		return err
 	}
-	sweepSockets(dir)
-	i.closers = append(i.closers, func() error { removeSockets(dir, cfg.State); return nil })
 	// An external containerd has no lock file, and opening its database would block.
 	timeout.Set("io.containerd.timeout.bolt.open", 5*time.Second)
 	// containerd gives up a shim that does not answer in time, and kills its container. A machine that is short of memory or CPU must not
@@ -185,6 +182,22 @@ func (i *instance) open(ctx context.Context, cfg Config) error {
 		return err
 	}
 	i.closers = append(i.closers, i.client.Close)
+	return nil
+}
+
+// openSockets prepares the directory of the sockets.
+func (i *instance) openSockets(cfg Config) error {
+	dir := sockets(cfg.State)
+	if dir != cfg.State {
+		held, err := holdSockets(dir)
+		if err != nil {
+			return err
+		}
+		i.closers = append(i.closers, held.Close) // after removeSockets
+	}
+	sweepOthers(shortSockets)
+	sweepSockets(dir)
+	i.closers = append(i.closers, func() error { removeSockets(dir, cfg.State); return nil })
 	return nil
 }
 

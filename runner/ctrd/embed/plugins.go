@@ -97,7 +97,7 @@ func settings(cfg Config) map[string]any {
 }
 
 func ttrpcAddress(cfg Config) string {
-	return filepath.Join(sockets(cfg.State), "containerd.sock.ttrpc")
+	return filepath.Join(sockets(cfg.State), ttrpcSocket)
 }
 
 // loader initializes plug-ins like containerd's server package, but only the wanted ones. All failures are errors, and it does not change the

@@ -4,11 +4,14 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"io/fs"
 	"net"
 	"os"
 	"path/filepath"
 	"syscall"
+
+	"golang.org/x/sys/unix"
 )
 
 // socketDir is the directory of shim sockets, below sockets(state).
@@ -16,6 +19,9 @@ const socketDir = "s"
 
 // shortSockets has the sockets of instances whose state directory has a long path.
 const shortSockets = "/run/monopod-sockets"
+
+// ttrpcSocket is the socket of containerd for its shims, below sockets(state).
+const ttrpcSocket = "containerd.sock.ttrpc"
 
 // maxState limits the path of a state directory that contains the sockets. Shim sockets have names of 64 digits, and the path of a unix socket
 // has at most 107 characters.
@@ -28,6 +34,71 @@ func sockets(state string) string {
 	}
 	sum := sha256.Sum256([]byte(state))
 	return filepath.Join(shortSockets, hex.EncodeToString(sum[:8]))
+}
+
+// holdSockets creates the directory for sockets, and locks it until the file is closed: no other instance removes it until then.
+func holdSockets(dir string) (f *os.File, err error) {
+	for range makeTries {
+		if err = makeSockets(dir); err != nil {
+			return nil, err
+		}
+		if f, err = os.Open(dir); errors.Is(err, fs.ErrNotExist) { // another one has just removed it
+			continue
+		} else if err != nil {
+			return nil, err
+		}
+		err = unix.Flock(int(f.Fd()), unix.LOCK_SH)
+		if err == nil && isAt(f, dir) {
+			return f, nil
+		}
+		_ = f.Close()
+		if err != nil && !errors.Is(err, unix.EINTR) {
+			return nil, &fs.PathError{Op: "lock", Path: dir, Err: err}
+		}
+	}
+	return nil, fmt.Errorf("%s is removed again and again", dir)
+}
+
+// isAt reports whether a path refers to an open file.
+func isAt(f *os.File, path string) bool {
+	a, errA := f.Stat()
+	b, errB := os.Stat(path)
+	return errA == nil && errB == nil && os.SameFile(a, b)
+}
+
+// sweepOthers removes, from shortSockets, what killed instances left that were never started again.
+func sweepOthers(short string) {
+	entries, err := os.ReadDir(short)
+	if err != nil {
+		return // there are none
+	}
+	for _, e := range entries {
+		if e.IsDir() {
+			sweepOther(filepath.Join(short, e.Name()))
+		}
+	}
+}
+
+// sweepOther removes the sockets of an instance that does not run. Those of shims that run stay: their pods outlive an instance.
+func sweepOther(dir string) {
+	f, err := os.Open(dir)
+	if err != nil {
+		return
+	}
+	defer f.Close()
+	if unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB) != nil || listens(filepath.Join(dir, ttrpcSocket)) { // the latter without the lock: of an older version
+		return
+	}
+	removeSockets(dir, "")
+}
+
+// listens reports whether a socket has a listener, as far as can be seen.
+func listens(path string) bool {
+	c, err := net.Dial("unix", path)
+	if err == nil {
+		_ = c.Close()
+	}
+	return !errors.Is(err, syscall.ECONNREFUSED) && !errors.Is(err, fs.ErrNotExist)
 }
 
 // makeTries is how often creating the directory is tried again if its parent is removed meanwhile.
@@ -50,11 +121,7 @@ func sweepSockets(dir string) {
 		return // there are none yet
 	}
 	for _, e := range entries {
-		path := filepath.Join(dir, socketDir, e.Name())
-		c, err := net.Dial("unix", path)
-		if err == nil {
-			_ = c.Close()
-		} else if errors.Is(err, syscall.ECONNREFUSED) {
+		if path := filepath.Join(dir, socketDir, e.Name()); !listens(path) {
 			_ = os.Remove(path)
 		}
 	}
@@ -66,8 +133,8 @@ func removeSockets(dir, state string) {
 	if dir == state {
 		return
 	}
-	_ = os.Remove(filepath.Join(dir, "containerd.sock.ttrpc"))
-	for _, d := range []string{filepath.Join(dir, socketDir), dir, shortSockets} {
+	_ = os.Remove(filepath.Join(dir, ttrpcSocket))
+	for _, d := range []string{filepath.Join(dir, socketDir), dir, filepath.Dir(dir)} {
 		_ = os.Remove(d) // fails while something is in it, as it should
 	}
 }
