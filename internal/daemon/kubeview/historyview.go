@@ -68,7 +68,11 @@ func (b *build) deployment(doc *manifests.Object, o *appsv1.Deployment, hash str
 	}, statusOf[*appsv1.Deployment, appsv1.DeploymentStatus]{
 		func(d *appsv1.Deployment) *appsv1.DeploymentStatus { return &d.Status },
 		func(d *appsv1.Deployment, before *appsv1.DeploymentStatus) appsv1.DeploymentStatus {
-			return workloads.Deployment(&b.moment, d, workloads.Count(&b.moment, all, hash, d.Spec.MinReadySeconds), o.Name+"-"+hash, before)
+			s := workloads.Deployment(&b.moment, d, workloads.Count(&b.moment, all, hash, d.Spec.MinReadySeconds), o.Name+"-"+hash, before)
+			if why := b.view.cfg.State.Workloads.Clash(doc.Origin); why != "" {
+				s.Conditions = append(s.Conditions, workloads.ReplicaFailure(&b.moment, why, before))
+			}
+			return s
 		},
 	})
 	for _, r := range hashes {

@@ -357,3 +357,32 @@ func TestEndpointsOfManyServicesAreLimited(t *testing.T) {
 		t.Errorf("%d addresses in Endpoints, %d of them truncated, %d in slices", addresses, truncated, sliced)
 	}
 }
+
+// TestADeploymentSaysWhichPodIsNotRun: the name of its pod is that of another one.
+func TestADeploymentSaysWhichPodIsNotRun(t *testing.T) {
+	bubble(t, nil, func(t *testing.T, w *world) {
+		d := desired(t, api, deploymentYAML)
+		w.publish(d)
+		w.settle()
+		failure := func() string {
+			for _, c := range get[*appsv1.Deployment](w, "apps/v1/Deployment", "web").Status.Conditions {
+				if c.Type == appsv1.DeploymentReplicaFailure {
+					return fmt.Sprint(c.Status, " ", c.Reason, ": ", c.Message)
+				}
+			}
+			return ""
+		}
+		if got := failure(); got != "" {
+			t.Error(got)
+		}
+		pod, by := manifests.Key{Namespace: "default", Name: "web-1"}, manifests.Origin{File: "/m/other.yaml", Line: 3}
+		w.state.Workloads.SetClashes([]workload.Clash{{Pod: pod, At: by, By: by}, {Pod: pod, At: d.Workloads[0].Origin, By: by}})
+		if got := failure(); got != "True FailedCreate: pod default/web-1 is not run: another pod of that name is defined in /m/other.yaml:3; rename one of them" {
+			t.Error(got)
+		}
+		w.state.Workloads.SetClashes(nil)
+		if got := failure(); got != "" {
+			t.Error(got)
+		}
+	})
+}

@@ -272,6 +272,18 @@ func (w *Workloads) SetClashes(all []workload.Clash) {
 	}
 }
 
+// Clash returns why a pod of the workload that is written at a place is not run; empty if all are.
+func (w *Workloads) Clash(at manifests.Origin) string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, c := range w.clashes {
+		if c.At == at {
+			return fmt.Sprintf("pod %s is not run: another pod of that name is defined in %s; rename one of them", c.Pod, node.Position(c.By))
+		}
+	}
+	return ""
+}
+
 // report adds the clashes to the reports of their inputs. It does not modify the given slice.
 func (w *Workloads) report(reports []model.Input) []model.Input {
 	w.mu.Lock()

@@ -170,6 +170,13 @@ func Deployment(m *Moment, d *appsv1.Deployment, t Tally, replicaSet string, bef
 	return s
 }
 
+// ReplicaFailure returns the condition of a Deployment of which a pod cannot be created, for a reason.
+func ReplicaFailure(m *Moment, why string, before *appsv1.DeploymentStatus) appsv1.DeploymentCondition {
+	return stamped(m, appsv1.DeploymentCondition{
+		Type: appsv1.DeploymentReplicaFailure, Status: corev1.ConditionTrue, Reason: "FailedCreate", Message: why,
+	}, before)
+}
+
 // Reasons of the condition Progressing around a pause, which is no time without progress.
 const (
 	reasonPaused  = "DeploymentPaused"
