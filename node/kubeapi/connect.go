@@ -14,6 +14,7 @@ import (
 	"monopod/node/kubeapi/kinds"
 	"monopod/node/kubeapi/request"
 	"monopod/node/kubeapi/streams"
+	"monopod/node/kubeapi/writes"
 )
 
 // Connector serves log, exec, attach and portforward of pods. It needs Pod and Streams, but no State: pods can be reached even when no
@@ -60,7 +61,7 @@ func (s *Server) pod(ctx context.Context, namespace, name string) (*corev1.Pod, 
 	pod, err := s.cfg.Pod(ctx, namespace, name)
 	switch {
 	case err != nil:
-		return nil, unavailable(err)
+		return nil, writes.Unavailable(err)
 	case pod == nil:
 		return nil, apierrors.NewNotFound(corev1.Resource("pods"), name)
 	}

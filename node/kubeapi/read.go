@@ -19,6 +19,7 @@ import (
 	"monopod/node/kubeapi/codec"
 	"monopod/node/kubeapi/kinds"
 	"monopod/node/kubeapi/request"
+	"monopod/node/kubeapi/writes"
 )
 
 // get serves one object.
@@ -58,7 +59,7 @@ func (s *Server) find(r *http.Request, req *request.Request) (kinds.Object, erro
 func (s *Server) lookup(ctx context.Context, k *kinds.Kind, namespace, name string) (kinds.Object, uint64, error) {
 	if k.Allows("watch") {
 		object, revision, err := s.logOf(k).Get(ctx, k, namespace, name)
-		return object, revision, unavailable(err)
+		return object, revision, writes.Unavailable(err)
 	}
 	objects, revision, err := s.all(ctx, k)
 	if err != nil {
@@ -75,21 +76,10 @@ func (s *Server) lookup(ctx context.Context, k *kinds.Kind, namespace, name stri
 func (s *Server) all(ctx context.Context, k *kinds.Kind) ([]kinds.Object, uint64, error) {
 	if k.Allows("watch") {
 		objects, revision, err := s.logOf(k).List(ctx, k)
-		return objects, revision, unavailable(err)
+		return objects, revision, writes.Unavailable(err)
 	}
 	objects, _, err := s.cfg.State.Computed(ctx, k)
-	return objects, s.log.Revision(), unavailable(err)
-}
-
-// unavailable returns 503 for kinds that cannot be read; context errors are returned unchanged.
-func unavailable(err error) error {
-	var status apierrors.APIStatus
-	if err == nil || errors.As(err, &status) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
-		return err
-	}
-	later := apierrors.NewServiceUnavailable(err.Error())
-	later.ErrStatus.Details = &metav1.StatusDetails{RetryAfterSeconds: 1} // kubectl and client-go try again by themselves
-	return later
+	return objects, s.log.Revision(), writes.Unavailable(err)
 }
 
 // noPage returns the error for a continue token: that of kube-apiserver if it is malformed, else that the page has expired.

@@ -21,6 +21,7 @@ import (
 	"monopod/node/kubeapi/request"
 	"monopod/node/kubeapi/revlog"
 	"monopod/node/kubeapi/storage"
+	"monopod/node/kubeapi/writes"
 )
 
 const (
@@ -120,7 +121,7 @@ func (v *view) begin(ctx context.Context) (initial []kinds.Object, changes *revl
 	if asked || from == 0 {
 		objects, revision, err := v.server.logOf(v.kind).List(ctx, v.kind)
 		if err != nil {
-			return nil, nil, unavailable(err)
+			return nil, nil, writes.Unavailable(err)
 		}
 		if from > revision {
 			return nil, nil, tooLarge(from, revision)
@@ -137,7 +138,7 @@ func (v *view) begin(ctx context.Context) (initial []kinds.Object, changes *revl
 	case errors.Is(err, revlog.ErrExpired):
 		return nil, nil, err
 	}
-	return initial, changes, unavailable(err)
+	return initial, changes, writes.Unavailable(err)
 }
 
 // events writes the events of a watch.

@@ -169,11 +169,11 @@ func (c *call) known(seenBefore bool, in func(kinds.Object) bool) (known, error)
 	n := known{of: map[kinds.Object]*kinds.Kind{}, owners: map[types.UID]bool{}, served: c.h.cfg.Served}
 	all, unseen, err := c.h.cfg.Revisions.All(c.r.Context())
 	if err != nil {
-		return n, unavailable(err)
+		return n, Unavailable(err)
 	}
 	for _, k := range kinds.All() {
 		if why, hidden := unseen[k]; hidden && (!seenBefore || all[k] == nil) {
-			return n, unavailable(fmt.Errorf("%s cannot be seen, and some may have to be deleted as well: %w", k.Plural, why))
+			return n, Unavailable(fmt.Errorf("%s cannot be seen, and some may have to be deleted as well: %w", k.Plural, why))
 		}
 		for _, o := range all[k] {
 			n.owners[o.GetUID()] = true
@@ -334,7 +334,7 @@ func (c *call) deleteCollection() error {
 func (c *call) decideCollection(list *request.ListOptions, options *metav1.DeleteOptions) (change storage.Change, answer []kinds.Object, revision uint64, err error) {
 	all, revision, err := c.h.cfg.Revisions.List(c.r.Context(), c.k)
 	if err != nil {
-		return change, nil, 0, unavailable(err)
+		return change, nil, 0, Unavailable(err)
 	}
 	var owners []kinds.Object
 	stay := 0

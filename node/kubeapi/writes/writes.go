@@ -173,7 +173,7 @@ func (c *call) current() (kinds.Object, error) {
 func (c *call) at(k *kinds.Kind, namespace, name string) (kinds.Object, error) {
 	o, _, err := c.h.cfg.Revisions.Get(c.r.Context(), k, namespace, name)
 	if err != nil {
-		return nil, unavailable(err)
+		return nil, Unavailable(err)
 	}
 	return o, nil
 }
@@ -302,10 +302,10 @@ func checkNamespace(c *call, name string) error {
 	return nil
 }
 
-// unavailable returns 503 for kinds that cannot be read; context errors are returned unchanged.
-func unavailable(err error) error {
+// Unavailable returns 503 for kinds that cannot be read. Other errors of the API, context errors and nil are returned unchanged.
+func Unavailable(err error) error {
 	var status apierrors.APIStatus
-	if errors.As(err, &status) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+	if err == nil || errors.As(err, &status) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return err
 	}
 	later := apierrors.NewServiceUnavailable(err.Error())
