@@ -78,7 +78,7 @@ func (n *Manager) assignLocked(all []*corev1.Service, known bool) []*corev1.Serv
 		return n.given
 	}
 	n.known = known
-	n.from, n.byKey = all, map[manifests.Key]*corev1.Service{}
+	n.from, n.byKey, n.variables = all, map[manifests.Key]*corev1.Service{}, variables{}
 	var notes []service.Note
 	if n.rules == nil {
 		n.given = make([]*corev1.Service, 0, len(all))
@@ -219,11 +219,19 @@ func (n *Manager) APIAddress() netip.AddrPort {
 	return netip.AddrPortFrom(ip, 443)
 }
 
-// Variables returns the environment variables of the Services in a namespace.
+// Variables returns the environment variables of the Services in a namespace. The map is shared and must not be modified.
 func (n *Manager) Variables(namespace string) map[string]string {
-	all := n.current()
-	if n.APIAddress().IsValid() { // only pods that use the API get its address
-		all = slices.DeleteFunc(slices.Clone(all), func(s *corev1.Service) bool { return s.Namespace == corev1.NamespaceDefault && s.Name == apiName })
+	withoutAPI := n.APIAddress().IsValid() // only pods that use the API get its address
+	all, known := n.cfg.State.Services()
+	all = n.withAPI(all)
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	given := n.assignLocked(all, known)
+	if v := &n.variables; v.all == nil || v.namespace != namespace || v.withoutAPI != withoutAPI {
+		if withoutAPI {
+			given = slices.DeleteFunc(slices.Clone(given), func(s *corev1.Service) bool { return s.Namespace == corev1.NamespaceDefault && s.Name == apiName })
+		}
+		n.variables = variables{namespace, withoutAPI, service.Env(given, namespace)}
 	}
-	return service.Env(all, namespace)
+	return n.variables.all
 }

@@ -72,6 +72,14 @@ type Config struct {
 	Checked func()
 }
 
+// variables are the environment variables of the Services in a namespace.
+type variables struct {
+	namespace string
+	// withoutAPI reports that the Service of the Kubernetes API is left out.
+	withoutAPI bool
+	all        map[string]string
+}
+
 // Manager manages the Services of an agent. Its methods may be called concurrently, after Prepare.
 type Manager struct {
 	cfg     Config
@@ -94,6 +102,8 @@ type Manager struct {
 	noted map[service.Note]metav1.Time
 	// lacks is why Services have no addresses although they should; empty: they have, or should not.
 	lacks string
+	// variables are those of given that were asked for last, for all containers of a namespace that start.
+	variables variables
 
 	// api is the Service of the Kubernetes API; nil until it is needed.
 	api *corev1.Service

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -490,6 +491,14 @@ func TestLoadBalancersFollowTheAddressOfTheMachine(t *testing.T) {
 	}
 	if n.Allocated("default", "other") != nil {
 		t.Error("there is no such Service")
+	}
+	// All containers of a namespace that start share the variables.
+	vars := n.Variables("default")
+	if a := testing.AllocsPerRun(10, func() { n.Variables("default") }); a > 10 {
+		t.Errorf("%.0f allocations for the variables of a namespace that are known", a)
+	}
+	if other := n.Variables("other"); len(other) > 0 || !maps.Equal(n.Variables("default"), vars) {
+		t.Errorf("%v in another namespace", other)
 	}
 }
 

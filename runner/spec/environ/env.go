@@ -28,6 +28,9 @@ func Resolve(in spec.Input, c *corev1.Container) (*envList, map[string]string, e
 	if err := env.fromImage(in, c); err != nil {
 		return nil, nil, fmt.Errorf("environment of the image: %w", err)
 	}
+	if err := fit(in.Services); err != nil {
+		return nil, nil, fmt.Errorf("container %q: variables of Services: %w; set enableServiceLinks: false", c.Name, err)
+	}
 	vars := make(map[string]string, len(c.Env)+len(in.Services))
 	maps.Copy(vars, in.Services) // all others take precedence
 	if err := envFrom(in, c, vars); err != nil {
@@ -57,6 +60,17 @@ func Resolve(in spec.Input, c *corev1.Container) (*envList, map[string]string, e
 		vars[e.Name] = value
 	}
 	return env, vars, nil
+}
+
+// fit returns an error if no process can be started with variables. They are measured before they are copied: Services may have very many.
+func fit(vars map[string]string) error {
+	var room expand.Words
+	for name, value := range vars {
+		if err := room.Add(size(name, value)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // isTooMuch reports an error about the size of a process's arguments and variables.

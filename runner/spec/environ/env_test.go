@@ -125,6 +125,24 @@ func TestAnEnvironmentThatNoProcessCanBeStartedWith(t *testing.T) {
 	}
 }
 
+// TestVariablesOfTooManyServicesAreNotCopied counts allocations: Services may have more variables than any process can be started with.
+func TestVariablesOfTooManyServicesAreNotCopied(t *testing.T) {
+	pod := spectest.Pod(nil)
+	in := spectest.Input(pod, "app")
+	in.Services = map[string]string{}
+	for i := range 50_000 {
+		in.Services[fmt.Sprintf("SERVICE_%d_PORT_80_TCP_ADDR", i)] = "10.96.0.10"
+	}
+	var err error
+	n := testing.AllocsPerRun(1, func() { _, _, err = Resolve(in, &pod.Spec.Containers[0]) })
+	if want := "variables of Services: arguments and variables together have more than"; err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("%v, want %s", err, want)
+	}
+	if n > 100 {
+		t.Errorf("%.0f allocations", n)
+	}
+}
+
 func TestErrorsNameTheVariable(t *testing.T) {
 	for want, from := range map[string]corev1.EnvVarSource{
 		"env A: field spec.unknown is not available to environment variables": {FieldRef: &corev1.ObjectFieldSelector{FieldPath: "spec.unknown"}},
