@@ -129,7 +129,7 @@ func (r *runtimeLoop) poolConfig(rt containers.Runtime) pool.Config {
 		Room: r.machine.room(), NodeLabels: r.machine.labels.Labels(nodemeta.Metadata{}), Platform: host.Platform(),
 		Now: machine.Now, Spaces: cfg.Spaces(), Events: r.events, Gone: r.machine.link.PodGone,
 		Follow: func(d model.Desired, objects *manifests.Objects) {
-			r.memory.Expect(len(d.Pods))
+			r.memory.Expect(len(d.Pods), len(d.Objects))
 			r.hidden.Follow(d, objects)
 			rt.FollowObjects(objects, d.Removable)
 		},

@@ -15,8 +15,10 @@ import (
 )
 
 const (
-	// manyPods is the number of pods from which garbage is collected earlier than usual. With fewer pods the saving is too small.
+	// manyPods is the number of pods from which garbage is collected earlier than usual. With fewer pods the saving is too small. So many
+	// other objects, like Services, take as much memory as one pod.
 	manyPods = 100
+	perPod   = 10
 	// usualGarbage and littleGarbage are values for GOGC, in percent of the memory in use.
 	usualGarbage  = 100
 	littleGarbage = 25
@@ -69,10 +71,10 @@ func NewTrimmer() *Trimmer {
 	return t
 }
 
-// Expect sets the number of desired pods.
-func (t *Trimmer) Expect(pods int) {
+// Expect sets the number of desired pods and other objects.
+func (t *Trimmer) Expect(pods, objects int) {
 	percent := int64(usualGarbage)
-	if pods >= manyPods {
+	if pods+objects/perPod >= manyPods {
 		percent = littleGarbage
 	}
 	if t.garbage.Swap(percent) != percent {

@@ -16,9 +16,12 @@ func TestGarbageIsLimitedWithManyPods(t *testing.T) {
 	m := NewTrimmer()
 	m.limit = func(percent int) { limits = append(limits, percent) }
 	for _, pods := range []int{0, 1, manyPods - 1, manyPods, 10 * manyPods, manyPods, 3, 0} {
-		m.Expect(pods)
+		m.Expect(pods, 0)
 	}
-	if want := []int{littleGarbage, usualGarbage}; !slices.Equal(limits, want) {
+	for _, objects := range []int{0, perPod*manyPods - 1, perPod * manyPods, 0} {
+		m.Expect(0, objects)
+	}
+	if want := []int{littleGarbage, usualGarbage, littleGarbage, usualGarbage}; !slices.Equal(limits, want) {
 		t.Errorf("%v, want %v", limits, want)
 	}
 }
