@@ -85,9 +85,9 @@ func TestAttackSignatures(t *testing.T) {
 
 // TestAttackServices: thousands of Services that select the same pods take memory for both, not for each pair.
 func TestAttackServices(t *testing.T) {
-	pods, services := 24, 4000
+	pods, services := 24, 12_000
 	if large() {
-		pods, services = 40, 6000
+		pods = 40
 	}
 	a := newAttacked(t)
 	for i := range pods {
