@@ -99,6 +99,10 @@ func TestMakeRunShowsTheExampleAndLeavesNothing(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root: it runs containers")
 	}
+	if os.Getenv(ownNetwork) == "" {
+		inAnOwnNetwork(t)
+		return
+	}
 	before := snapshot(t)
 	cmd := exec.Command("make", "run")
 	cmd.Dir = ".."
@@ -158,6 +162,29 @@ func TestMakeRunShowsTheExampleAndLeavesNothing(t *testing.T) {
 	}
 	if out.contains("level=INFO") || out.contains("keep running") {
 		t.Errorf("Ctrl-C prints the log of a daemon:\n%s", out)
+	}
+}
+
+// ownNetwork is set in the environment of a test that inAnOwnNetwork runs.
+const ownNetwork = "MONOPOD_E2E_OWN_NETWORK"
+
+// inAnOwnNetwork runs a test once more, in a network namespace with an interface and a default route: it compares links, routes and rules
+// before and after, and other programs of the machine change theirs meanwhile.
+func inAnOwnNetwork(t *testing.T) {
+	t.Helper()
+	program, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	const machine = `ip link set lo up && ip link add eth0 type dummy && ip addr add 192.0.2.2/24 dev eth0 && ip link set eth0 up &&
+		ip route add default via 192.0.2.1 && exec "$@"`
+	cmd := exec.Command("sh", "-c", machine, "sh", program, "-test.run=^"+t.Name()+"$", "-test.v")
+	cmd.Env = append(os.Environ(), ownNetwork+"=1")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET}
+	out, err := cmd.CombinedOutput()
+	t.Logf("%s", out)
+	if err != nil || !strings.Contains(string(out), "--- PASS: "+t.Name()) {
+		t.Errorf("in a network of its own: %v", err)
 	}
 }
 
