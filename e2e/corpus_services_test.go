@@ -181,7 +181,7 @@ func TestServicesOfOthersLeadToTheirTargets(t *testing.T) {
 	node := netip.MustParseAddr("192.0.2.7")
 	given, memory, notes := service.Assign(all, service.Memory{}, service.Config{Instance: "one", Node: []netip.Addr{node}, Ranges: []netip.Prefix{netip.MustParsePrefix("10.96.0.0/16")}})
 	// Two load balancers of different origins have port 80: the second one does not get the address of the node.
-	if len(notes) != 1 || !strings.Contains(notes[0].Text, "port 80/tcp is not free there") {
+	if len(notes) != 1 || !strings.Contains(notes[0].Text, "port 80/tcp is not opened there") {
 		t.Errorf("%v", notes)
 	}
 	planned := map[service.Frontend]service.Port{}

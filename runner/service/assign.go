@@ -15,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
+	"monopod/internal/model"
 	"monopod/manifests"
 	"monopod/manifests/spaces"
 )
@@ -53,7 +54,7 @@ func Assign(services []*corev1.Service, m Memory, c Config) ([]*corev1.Service, 
 		return cmp.Or(cmp.Compare(x.Namespace, y.Namespace), cmp.Compare(x.Name, y.Name))
 	})
 	for _, s := range a.all {
-		if !a.addressed(s) {
+		if !addressed(s, a.Origins) {
 			a.inferFamilies(s)
 		}
 	}
@@ -93,7 +94,7 @@ func (a *assigner) serve(earlier, later []*corev1.Service, local bool) {
 	a.written(earlier)
 	a.written(later)
 	for _, s := range a.all {
-		if local && a.addressed(s) {
+		if local && addressed(s, a.Origins) {
 			a.keep(s, keyOf(s))
 		}
 	}
@@ -135,8 +136,8 @@ func (a *assigner) leaveAlone() {
 }
 
 // addressed reports whether an API server allocated the addresses of a Service.
-func (a *assigner) addressed(s *corev1.Service) bool {
-	return a.Origins != nil && a.Origins.Services[manifests.Key{Namespace: s.Namespace, Name: s.Name}] == spaces.APIServer
+func addressed(s *corev1.Service, o *model.Origins) bool {
+	return o != nil && o.Services[manifests.Key{Namespace: s.Namespace, Name: s.Name}] == spaces.APIServer
 }
 
 // keep reserves the addresses and node ports of a Service that has them from an API server. It loses those that the local space asks for.

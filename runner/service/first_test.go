@@ -50,11 +50,11 @@ func TestALaterServiceTakesNothing(t *testing.T) {
 		"another port of its external IP":     {func(s *corev1.ServiceSpec) { external("203.0.113.1")(s); onPort(81)(s) }, ""},
 		"its cluster IP as an external one":   {external(at), "port 80/tcp of the external IP " + at + " is not opened: " + at + " is the cluster IP of Service zzz/db"},
 		"another port of it":                  {func(s *corev1.ServiceSpec) { external(at)(s); onPort(8443)(s) }, "port 8443/tcp of the external IP " + at + " is not opened: " + at + " is the cluster IP of Service zzz/db"},
-		"its load balancer":                   {typed(corev1.ServiceTypeLoadBalancer), "the load balancer does not have the address 192.0.2.7: port 80/tcp is not free there; it is that of Service zzz/db"},
+		"its load balancer":                   {typed(corev1.ServiceTypeLoadBalancer), "the load balancer does not have the address 192.0.2.7: port 80/tcp is not opened there; it is that of Service zzz/db"},
 		"its load balancer by an external IP": {external("192.0.2.7"), "port 80/tcp of the external IP 192.0.2.7 is not opened: it is that of Service zzz/db"},
 		"its node port by a load balancer": {
 			func(s *corev1.ServiceSpec) { s.Type = corev1.ServiceTypeLoadBalancer; onPort(node)(s) },
-			fmt.Sprintf("the load balancer does not have the address 192.0.2.7: port %d/tcp is not free there; it is a node port of Service zzz/db", node),
+			fmt.Sprintf("the load balancer does not have the address 192.0.2.7: port %d/tcp is not opened there; it is a node port of Service zzz/db", node),
 		},
 		"its node port by an external IP": {
 			func(s *corev1.ServiceSpec) { external("192.0.2.7")(s); onPort(node)(s) },

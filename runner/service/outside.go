@@ -6,11 +6,15 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"monopod/internal/model"
 )
 
 // outside decides which Service has an address and port outside of the cluster: an external IP, or the address of a load balancer. Each has one
-// Service, the first to be served, and none is a cluster IP or a node port of a Service that was served earlier.
+// Service, the first to be served, and none is a cluster IP or a node port of a Service that was served earlier. They take connections of the machine,
+// as hostPorts do, so sources with limited pods have none.
 type outside struct {
+	origins *model.Origins
 	// cluster are the cluster IPs by Service.
 	cluster map[netip.Addr]string
 	// taken are the frontends, and the node ports (onNode), by Service.
@@ -28,8 +32,8 @@ func (o *outside) external(s *corev1.Service) []netip.Addr {
 	return nil
 }
 
-func newOutside(all []*corev1.Service) outside {
-	o := outside{cluster: map[netip.Addr]string{}, taken: map[Frontend]string{}, left: MaxElements}
+func newOutside(all []*corev1.Service, origins *model.Origins) outside {
+	o := outside{origins: origins, cluster: map[netip.Addr]string{}, taken: map[Frontend]string{}, left: MaxElements}
 	for _, s := range all {
 		for _, ip := range addrs(s.Spec.ClusterIPs) {
 			if HasIP(s) {
@@ -42,6 +46,9 @@ func newOutside(all []*corev1.Service) outside {
 
 // refused returns why a Service does not get a frontend; empty: it gets it.
 func (o outside) refused(s *corev1.Service, f Frontend) string {
+	if !o.origins.Offers(s) && !addressed(s, o.origins) {
+		return "it takes connections of the machine, which only sources at podSecurity: privileged may; define this Service there, or use a node port"
+	}
 	if owner := o.cluster[f.Addr]; owner != "" {
 		return f.Addr.String() + " is the cluster IP of Service " + owner
 	}
@@ -83,12 +90,12 @@ func frontends(s *corev1.Service, ips []netip.Addr) (all []Frontend) {
 // outside notes the frontends that Services ask for and do not get. A load balancer without one of its ports at an address does not have that address:
 // clients would come to the pods of another Service.
 func (a *assigner) outside(inOrder []*corev1.Service) {
-	o := newOutside(a.all)
+	o := newOutside(a.all, a.Origins)
 	for _, s := range inOrder {
 		if !HasIP(s) || s.Spec.ClusterIP == "" {
 			continue
 		}
-		if !a.addressed(s) {
+		if !addressed(s, a.Origins) {
 			a.balance(o, s)
 		}
 		for _, f := range frontends(s, balancerIPs(s)) {
@@ -117,7 +124,7 @@ func (a *assigner) balance(o outside, s *corev1.Service) {
 	for _, f := range frontends(s, balancerIPs(s)) {
 		if why := o.refused(s, f); why != "" {
 			lost[f.Addr.String()] = true
-			a.note(keyOf(s), "the load balancer does not have the address %s: port %d/%s is not free there; %s", f.Addr, f.Port, f.Protocol, why)
+			a.note(keyOf(s), "the load balancer does not have the address %s: port %d/%s is not opened there; %s", f.Addr, f.Port, f.Protocol, why)
 		}
 	}
 	s.Status.LoadBalancer.Ingress = slices.DeleteFunc(s.Status.LoadBalancer.Ingress, func(in corev1.LoadBalancerIngress) bool { return lost[in.IP] })

@@ -27,7 +27,7 @@ const (
 // one of the local space has it, or the one that came first.
 func Plan(e model.Endpoints, m Memory) Table {
 	b := builder{
-		pods: indexPods(e.Pods), ports: map[Frontend]Port{}, outside: newOutside(e.Services), origins: e.Origins,
+		pods: indexPods(e.Pods), ports: map[Frontend]Port{}, outside: newOutside(e.Services, e.Origins),
 		room: map[bool]int{false: MaxElements, true: MaxElements}, over: map[string]bool{},
 	}
 	for _, s := range m.inOrder(e.Services, e.Origins) {
@@ -52,7 +52,6 @@ type builder struct {
 	ips   []netip.Addr
 	ports map[Frontend]Port
 	outside
-	origins *model.Origins
 	// room is how many more elements there may be by address family; true: IPv6. over has the Services that needed more.
 	room map[bool]int
 	over map[string]bool

@@ -12,6 +12,7 @@ import (
 
 	"monopod/internal/model"
 	"monopod/manifests"
+	"monopod/manifests/spaces"
 )
 
 func TestAServiceLeadsOnlyToPodsOfItsSpace(t *testing.T) {
@@ -156,7 +157,7 @@ func TestTheLocalSpaceIsServedFirst(t *testing.T) {
 
 // TestOtherSpacesAreServedInTheOrderInWhichTheyCame: also after a restart, whatever they are called.
 func TestOtherSpacesAreServedInTheOrderInWhichTheyCame(t *testing.T) {
-	asks := func(s *corev1.ServiceSpec) { ip("10.96.0.10")(s); nodePort(30080)(s); external("203.0.113.1")(s) }
+	asks := func(s *corev1.ServiceSpec) { ip("10.96.0.10")(s); nodePort(30080)(s) }
 	for _, names := range [][]string{{"a", "b"}, {"b", "a"}} {
 		conf := dual()
 		conf.Origins = from("fleet: "+names[0], "site: "+names[1])
@@ -177,9 +178,30 @@ func TestOtherSpacesAreServedInTheOrderInWhichTheyCame(t *testing.T) {
 				t.Errorf("%s, %d, %s", at, port, text)
 			}
 			at, port, text := has(all, notes, names[1])
-			if at == "" || at == "10.96.0.10" || port == 0 || port == 30080 || strings.Count(text, "Service default/"+names[0]) != 3 || strings.Contains(text, "local") {
+			if at == "" || at == "10.96.0.10" || port == 0 || port == 30080 || strings.Count(text, "Service default/"+names[0]) != 2 || strings.Contains(text, "local") {
 				t.Errorf("%s, %d, %s", at, port, text)
 			}
+		}
+	}
+}
+
+// TestConnectionsOfTheMachineAreOfTheLocalSpace: other sources take no port of the machine, such as that of its ssh, and no other address.
+func TestConnectionsOfTheMachineAreOfTheLocalSpace(t *testing.T) {
+	both := func(s *corev1.ServiceSpec) { typed(corev1.ServiceTypeLoadBalancer)(s); external("203.0.113.1")(s) }
+	for source, want := range map[string]bool{"file": true, "applied": true, "fleet": false, spaces.APIServer: true} {
+		conf := dual()
+		conf.Origins = from(source + ": web")
+		all, m, notes := Assign([]*corev1.Service{svc("web", ip("10.96.0.10"), both)}, Memory{}, conf)
+		_, _, text := has(all, notes, "web")
+		var at []string
+		for _, p := range Plan(model.Endpoints{Services: all, Origins: conf.Origins}, m).Ports {
+			at = append(at, p.Addr.String())
+		}
+		if got := slices.Contains(at, "203.0.113.1"); got != want || source == "fleet" && !slices.Equal(at, []string{"0.0.0.0", "10.96.0.10"}) {
+			t.Errorf("%s: open at %v", source, at)
+		}
+		if got := text == ""; got != want || !want && len(all[0].Status.LoadBalancer.Ingress) != 0 {
+			t.Errorf("%s: %s, %v", source, text, all[0].Status)
 		}
 	}
 }

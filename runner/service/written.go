@@ -19,7 +19,7 @@ func (a *assigner) line() (earlier, later []*corev1.Service) {
 	for _, s := range a.all {
 		had, found := a.before[keyOf(s)]
 		switch {
-		case a.addressed(s):
+		case addressed(s, a.Origins):
 		case had.Order > 0 || old && found:
 			earlier = append(earlier, s)
 		default:
