@@ -131,11 +131,7 @@ func schedulingFates() []fieldFate {
 	)
 	return []fieldFate{
 		{path: "spec.nodeSelector", fate: enforced, note: selects},
-		{
-			path: "spec.nodeName", fate: warned,
-			note:   "the pod runs on the machine that has its file; its status shows the name of that machine, as with static pods of a kubelet",
-			remark: "ignored: each machine that reads this manifest runs the pod, whatever its name",
-		},
+		{path: "spec.nodeName", fate: harmless, note: "the pod runs on the machine that has its file; its status shows the name of that machine, as with static pods of a kubelet"},
 		{path: "spec.affinity", fate: harmless, note: oneNode},
 		{path: "spec.affinity.nodeAffinity." + required, fate: enforced, note: selects},
 		{

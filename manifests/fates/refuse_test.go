@@ -76,11 +76,6 @@ func TestRefusals(t *testing.T) {
 			pod:  "metadata: {name: p}\nspec: {automountServiceAccountToken: false}\n",
 		},
 		{
-			name:  "a machine, which has no effect",
-			pod:   "metadata: {name: p}\nspec: {nodeName: other}\n",
-			notes: []string{"spec.nodeName: ignored: each machine that reads this manifest runs the pod"},
-		},
-		{
 			name:  "labels of mounts instead of files",
 			pod:   "metadata: {name: p}\nspec: {securityContext: {seLinuxChangePolicy: MountOption}}\n",
 			notes: []string{"spec.securityContext.seLinuxChangePolicy: ignored: with SELinux, each file"},
