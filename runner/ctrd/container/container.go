@@ -9,7 +9,6 @@ import (
 	"log/slog"
 	"path/filepath"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -25,7 +24,6 @@ import (
 	"github.com/containerd/errdefs/pkg/errgrpc"
 	"github.com/containerd/typeurl/v2"
 	"golang.org/x/sync/errgroup"
-	"golang.org/x/sys/unix"
 
 	"monopod/internal/cause"
 	"monopod/manifests"
@@ -267,20 +265,11 @@ func unanswered(err error) bool {
 	return errdefs.IsUnavailable(err) || errdefs.IsCanceled(err) || errdefs.IsDeadlineExceeded(err)
 }
 
-// machineErrors are errors of the machine, not of a container that cannot be started because of them.
-var machineErrors = []error{unix.ENOSPC, unix.EDQUOT, unix.EMFILE, unix.ENFILE, unix.EIO}
-
 // refused reports whether the OCI runtime refused a container, as opposed to not being reached, or to trouble of the machine such as a full
 // disk: then nothing has run, and the start is tried again.
 func refused(err error) bool {
 	se, ok := errors.AsType[*runner.StepError](err)
-	if !ok || se.Reason != runner.ReasonRunContainerError || unanswered(err) {
-		return false
-	}
-	text := err.Error() // errors of the runtime arrive as text
-	return cause.Of(err).Kind == cause.CommandNotFound || !slices.ContainsFunc(machineErrors, func(e error) bool {
-		return errors.Is(err, e) || strings.Contains(text, e.Error())
-	})
+	return ok && se.Reason == runner.ReasonRunContainerError && !unanswered(err) && !fault.OfTheMachine(err)
 }
 
 // recordRefusal records that a container has ended because its process could not be started.

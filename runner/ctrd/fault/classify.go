@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"regexp"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -29,4 +30,16 @@ func classify(err error) cause.Cause {
 		return cause.Cause{Kind: cause.NoSpace}
 	}
 	return cause.Cause{}
+}
+
+// machineErrors are errors of the machine, whatever a container is.
+var machineErrors = []error{unix.ENOSPC, unix.EDQUOT, unix.EMFILE, unix.ENFILE, unix.EIO}
+
+// OfTheMachine reports whether an error of containerd or of the OCI runtime is trouble of the machine, such as a full disk, and not a fault of
+// the container.
+func OfTheMachine(err error) bool {
+	text := err.Error()
+	return classify(err).Kind != cause.CommandNotFound && slices.ContainsFunc(machineErrors, func(e error) bool {
+		return errors.Is(err, e) || strings.Contains(text, e.Error())
+	})
 }
