@@ -47,30 +47,46 @@ func TestResourcesOfAPodInItsStatus(t *testing.T) {
 		want           corev1.ResourceRequirements
 	}{
 		{name: "no resources at all", instances: runs, actual: &corev1.ResourceRequirements{}},
-		{name: "it does not run: all that the containers and the pod ask for", instances: waits,
+		{
+			name: "it does not run: all that the containers and the pod ask for", instances: waits,
 			container: required(amounts("1", "1Gi"), amounts("3", "3Gi")), pod: required(amounts("2", ""), amounts("", "4Gi")),
-			allocated: amounts("2", "1Gi"), want: required(amounts("2", "1Gi"), amounts("3", "4Gi"))},
-		{name: "it does not run: what its runtime needs is added, to limits only where there are some", instances: waits,
+			allocated: amounts("2", "1Gi"), want: required(amounts("2", "1Gi"), amounts("3", "4Gi")),
+		},
+		{
+			name: "it does not run: what its runtime needs is added, to limits only where there are some", instances: waits,
 			container: required(amounts("1", ""), nil), pod: required(nil, amounts("", "4Gi")), overhead: amounts("100m", "1Gi"),
-			allocated: amounts("1100m", "1Gi"), want: required(amounts("1100m", "1Gi"), amounts("", "5Gi"))},
-		{name: "it runs: what the cgroup has", instances: runs,
+			allocated: amounts("1100m", "1Gi"), want: required(amounts("1100m", "1Gi"), amounts("", "5Gi")),
+		},
+		{
+			name: "it runs: what the cgroup has", instances: runs,
 			pod: required(amounts("2", "2Gi"), amounts("4", "4Gi")), actual: new(required(amounts("1", ""), amounts("3", "3Gi"))),
-			allocated: amounts("2", "2Gi"), want: required(amounts("1", "2Gi"), amounts("3", "3Gi"))},
-		{name: "it runs: the cgroup has the sums of the containers, and there is no cgroup of requested memory", instances: runs,
+			allocated: amounts("2", "2Gi"), want: required(amounts("1", "2Gi"), amounts("3", "3Gi")),
+		},
+		{
+			name: "it runs: the cgroup has the sums of the containers, and there is no cgroup of requested memory", instances: runs,
 			container: required(amounts("1", "1Gi"), amounts("2", "")), actual: new(required(amounts("1", ""), amounts("2", ""))),
-			allocated: amounts("1", "1Gi"), want: required(amounts("1", "1Gi"), amounts("2", ""))},
-		{name: "it runs: next to nothing is not shown", instances: runs,
+			allocated: amounts("1", "1Gi"), want: required(amounts("1", "1Gi"), amounts("2", "")),
+		},
+		{
+			name: "it runs: next to nothing is not shown", instances: runs,
 			container: required(amounts("2m", ""), amounts("10m", "")), actual: new(required(amounts("2m", ""), amounts("10m", ""))),
-			allocated: amounts("2m", "")},
-		{name: "it runs: next to nothing is shown as it is written", instances: runs,
+			allocated: amounts("2m", ""),
+		},
+		{
+			name: "it runs: next to nothing is shown as it is written", instances: runs,
 			pod: required(amounts("1m", ""), amounts("5m", "")), actual: new(required(amounts("2m", ""), amounts("10m", ""))),
-			allocated: amounts("1m", ""), want: required(amounts("1m", ""), amounts("5m", ""))},
-		{name: "it runs: next to nothing is shown where more is written", instances: runs,
+			allocated: amounts("1m", ""), want: required(amounts("1m", ""), amounts("5m", "")),
+		},
+		{
+			name: "it runs: next to nothing is shown where more is written", instances: runs,
 			pod: required(amounts("4m", ""), amounts("20m", "")), actual: new(required(amounts("2m", ""), amounts("10m", ""))),
-			allocated: amounts("4m", ""), want: required(amounts("2m", ""), amounts("10m", ""))},
-		{name: "it runs, and the cgroup is unknown: what is written", instances: runs,
+			allocated: amounts("4m", ""), want: required(amounts("2m", ""), amounts("10m", "")),
+		},
+		{
+			name: "it runs, and the cgroup is unknown: what is written", instances: runs,
 			pod: required(amounts("2", ""), amounts("4", "")), container: required(amounts("", "1Gi"), nil),
-			allocated: amounts("2", "1Gi"), want: required(amounts("2", "1Gi"), amounts("4", ""))},
+			allocated: amounts("2", "1Gi"), want: required(amounts("2", "1Gi"), amounts("4", "")),
+		},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -221,8 +221,12 @@ func TestWhatIsInEffect(t *testing.T) {
 		{"what the runtime needs", corev1.PodSpec{
 			Overhead: amounts("500m", "1Mi"), Resources: new(requirements(amounts("1", "1Mi"), amounts("2", "4Mi"))), Containers: []corev1.Container{{}},
 		}, spec.Host{}, requirements(amounts("1500m", ""), amounts("2500m", "5Mi"))},
-		{"no quotas", corev1.PodSpec{Containers: []corev1.Container{one}}, spec.Host{Enforce: spec.Enforcement{NoCPUQuota: true}},
-			requirements(amounts("1", ""), amounts("", "2Mi"))},
+		{
+			"no quotas",
+			corev1.PodSpec{Containers: []corev1.Container{one}},
+			spec.Host{Enforce: spec.Enforcement{NoCPUQuota: true}},
+			requirements(amounts("1", ""), amounts("", "2Mi")),
+		},
 	} {
 		pod := &corev1.Pod{Spec: tt.spec}
 		if diff := cmp.Diff(&tt.want, InEffect(pod, tt.host)); diff != "" {
