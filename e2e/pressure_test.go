@@ -134,8 +134,8 @@ func TestPressure(t *testing.T) {
 	in.put("other", quiet("other", "nodeSelector: {disk: large}", ""))
 	in.waits("other", "NodeAffinity")
 	for name, term := range map[string]string{
-		"labelled": "{matchExpressions: [{key: disk, operator: In, values: [large]}]}",
-		"named":    "{matchFields: [{key: metadata.name, operator: NotIn, values: [e2e]}]}",
+		"labeled": "{matchExpressions: [{key: disk, operator: In, values: [large]}]}",
+		"named":   "{matchFields: [{key: metadata.name, operator: NotIn, values: [e2e]}]}",
 	} {
 		in.put(name, quiet(name, "affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: ["+term+"]}}}", ""))
 		in.waits(name, "NodeAffinity")

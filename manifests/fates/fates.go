@@ -194,7 +194,7 @@ func podSecurityFates() []fieldFate {
 		{
 			path: "spec.securityContext.seLinuxChangePolicy", fate: warned,
 			note:   "monopod always labels each file of a volume (Recursive), never the mount alone",
-			remark: "ignored: with SELinux, each file of the volumes is labelled, as with Recursive", quiet: []string{string(corev1.SELinuxChangePolicyRecursive)},
+			remark: "ignored: with SELinux, each file of the volumes is labeled, as with Recursive", quiet: []string{string(corev1.SELinuxChangePolicyRecursive)},
 		},
 		{path: "spec.securityContext.windowsOptions", fate: harmless, note: forWindows, remark: winIgnored},
 	}

@@ -32,14 +32,11 @@ func classify(err error) cause.Cause {
 	return cause.Cause{}
 }
 
-// machineErrors are errors of the machine, whatever a container is.
-var machineErrors = []error{unix.ENOSPC, unix.EDQUOT, unix.EMFILE, unix.ENFILE, unix.EIO}
-
 // OfTheMachine reports whether an error of containerd or of the OCI runtime is trouble of the machine, such as a full disk, and not a fault of
 // the container.
 func OfTheMachine(err error) bool {
 	text := err.Error()
-	return classify(err).Kind != cause.CommandNotFound && slices.ContainsFunc(machineErrors, func(e error) bool {
+	return classify(err).Kind != cause.CommandNotFound && slices.ContainsFunc([]error{unix.ENOSPC, unix.EDQUOT, unix.EMFILE, unix.ENFILE, unix.EIO}, func(e error) bool {
 		return errors.Is(err, e) || strings.Contains(text, e.Error())
 	})
 }
