@@ -176,7 +176,7 @@ func inAnOwnNetwork(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const machine = `ip link set lo up && ip link add eth0 type dummy && ip addr add 192.0.2.2/24 dev eth0 && ip link set eth0 up &&
+	const machine = `ip link set lo up && ip link add eth0 type veth peer name eth1 && ip link set eth1 up && ip link set eth0 up && ip addr add 192.0.2.2/24 dev eth0 &&
 		ip route add default via 192.0.2.1 && exec "$@"`
 	cmd := exec.Command("sh", "-c", machine, "sh", program, "-test.run=^"+t.Name()+"$", "-test.v")
 	cmd.Env = append(os.Environ(), ownNetwork+"=1")
