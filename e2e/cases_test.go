@@ -174,7 +174,7 @@ func TestCasesRunAsWritten(t *testing.T) {
 		"c34-init-crash": func() {
 			in.row("c34", 1, "Init:Error", "Init:CrashLoopBackOff")
 			in.containerLogHas("c34caps", "c", "CapEff:\t0000000000001001", "CapBnd:\t0000000000001001")
-			in.prints("c34down", "c", "echo $R_CPU $R_CPUM $R_REQM $R_MEM $R_NODE $R_SA; cat /d/cpu; test -n $R_IPS && echo , known", "1 250 125 20 e2e default\n125, known\n")
+			in.prints("c34down", "c", "echo $R_CPU $R_CPUM $R_REQM $R_MEM $R_NODE $R_SA; cat /d/cpu; test -n $R_IPS && echo , known", "1 250 125 20 e2e\n125, known\n")
 			for i := range 3 {
 				in.pod(fmt.Sprintf("c34job-%d", i), "succeeds", func(p corev1.Pod) bool { return p.Status.Phase == corev1.PodSucceeded })
 				in.containerLogHas(fmt.Sprintf("c34job-%d", i), "c", fmt.Sprintf("idx %d host ", i))
