@@ -140,7 +140,7 @@ func specOf(p *manifests.Pod, container string) (*specs.Spec, error) {
 		in.Sandbox.NetNS, in.Sandbox.UTSNS, in.Sandbox.IPs = "/ns/net", "/ns/uts", []string{"10.1.0.5"}
 	}
 	if users := pod.Spec.HostUsers; users != nil && !*users {
-		in.Sandbox.UserNS, in.Sandbox.FirstID = "/ns/user", spec.UserIDs
+		in.Sandbox.UserNS, in.Sandbox.FirstID = "/ns/user", manifests.UserIDs
 	}
 	if pod.Spec.ShareProcessNamespace != nil && *pod.Spec.ShareProcessNamespace {
 		in.Sandbox.PIDNS = "/ns/pid"

@@ -28,6 +28,7 @@ type desiredLoop struct {
 	events  *nodeevents.Recorder
 	// publish receives each desired state.
 	publish func(model.Desired)
+	outlook *outlook.Outlook
 	// inputs and copies are used by the goroutine of the watcher only. copies is the directory of the cached answers of URLs, until those of
 	// removed sources are removed.
 	inputs *nodeevents.Inputs
@@ -37,7 +38,7 @@ type desiredLoop struct {
 func newDesiredLoop(c *core, sources []watcher.Source) *desiredLoop {
 	return &desiredLoop{
 		log: c.deps.Log, watcher: watcher.New(c.deps.Log, sources...), applied: c.applied, events: c.events, inputs: nodeevents.NewInputs(c.events),
-		publish: outlook.Publishing(c.deps.Log, c.state.Spaces, func(d model.Desired) { c.state.Publish(d); c.memory.Touch() }), copies: c.cfg.CopiesDirectory(),
+		publish: func(d model.Desired) { c.state.Publish(d); c.memory.Touch() }, outlook: outlook.New(c.deps.Log, c.state.Spaces), copies: c.cfg.CopiesDirectory(),
 	}
 }
 
@@ -46,6 +47,7 @@ func (l *desiredLoop) run(ctx context.Context) error {
 	logged := l.openApplied("") // before the directory is read
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return l.watcher.Run(ctx, l.take) })
+	g.Go(func() error { return l.outlook.Run(ctx) })
 	g.Go(func() error {
 		for pause.For(ctx, retryApplied); ctx.Err() == nil; pause.For(ctx, retryApplied) {
 			logged = l.openApplied(logged)
@@ -76,15 +78,15 @@ func (l *desiredLoop) take(d model.Desired) {
 	l.inputs.Record(d.Inputs)
 	l.removeCopies(d)
 	l.publish(d)
+	l.outlook.Take(d)
 }
 
 // removeCopies removes the cached answers of sources that are no longer configured, once the pods of such sources may be removed.
 func (l *desiredLoop) removeCopies(d model.Desired) {
-	if l.copies == "" || !d.Complete() {
-		return
+	if l.copies != "" && d.Complete() {
+		if err := fetch.RemoveCopies(l.copies, d.Order); err != nil {
+			l.log.Warn("remove the cached answers of removed sources", "err", err)
+		}
+		l.copies = ""
 	}
-	if err := fetch.RemoveCopies(l.copies, d.Order); err != nil {
-		l.log.Warn("remove the cached answers of removed sources", "err", err)
-	}
-	l.copies = ""
 }

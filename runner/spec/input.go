@@ -201,6 +201,3 @@ type Enforcement struct {
 	// PodPidsLimit is pids.max of each pod; 0 or less: none.
 	PodPidsLimit int64
 }
-
-// UserIDs is how many user and group ids a pod with a user namespace of its own has.
-const UserIDs = manifests.UserIDs

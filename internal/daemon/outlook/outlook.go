@@ -1,44 +1,72 @@
 // Package outlook logs what the documents of all sources will wait for, or do differently from a cluster.
 //
-// It must not judge documents itself, which is the job of package verdict. It has no goroutines.
+// It must not judge documents itself, which is the job of package verdict. Run is its goroutine; Take is called by another.
 package outlook
 
 import (
+	"context"
 	"log/slog"
 	"maps"
 	"slices"
+	"time"
 
 	"monopod/internal/model"
+	"monopod/internal/pause"
 	"monopod/internal/verdict"
 	"monopod/manifests"
 	"monopod/manifests/spaces"
 	"monopod/manifests/warn"
 )
 
-// Outlook logs the warnings that `monopod validate` prints. It belongs to one goroutine.
+// Delay is the time from a change to the warnings about it. Judging all documents takes longer than publishing an edit, so a series of edits is
+// judged once, and not while the pods of an edit are started.
+const Delay = time.Second
+
+// Outlook logs the warnings that `monopod validate` prints.
 type Outlook struct {
 	log    *slog.Logger
 	spaces *manifests.Spaces
-	// logged are the current warnings: one that comes again after it was gone is logged again.
+	// latest has the desired state that has not been judged, if there is one.
+	latest chan model.Desired
+	// logged are the current warnings: one that comes again after it was gone is logged again. It is used by the goroutine of Run only.
 	logged map[string]bool
 }
 
 // New returns an Outlook; spaces are the boundaries between sources.
 func New(log *slog.Logger, spaces *manifests.Spaces) *Outlook {
-	return &Outlook{log: log, spaces: spaces}
+	return &Outlook{log: log, spaces: spaces, latest: make(chan model.Desired, 1)}
 }
 
-// Publishing returns a function that publishes a desired state, and then logs what is new in it.
-func Publishing(log *slog.Logger, spaces *manifests.Spaces, publish func(model.Desired)) func(model.Desired) {
-	o := New(log, spaces)
-	return func(d model.Desired) {
-		publish(d)
-		o.Look(d) // pods do not wait for it
+// Take replaces the desired state to be judged. It does not wait. Only one goroutine may call it.
+func (o *Outlook) Take(d model.Desired) {
+	select {
+	case <-o.latest:
+	default:
+	}
+	o.latest <- d
+}
+
+// Run judges the latest desired state, Delay after it was taken or later, until ctx ends. It returns nil.
+func (o *Outlook) Run(ctx context.Context) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case d := <-o.latest:
+			if !pause.For(ctx, Delay) {
+				return nil
+			}
+			select {
+			case d = <-o.latest:
+			default:
+			}
+			o.look(d)
+		}
 	}
 }
 
-// Look logs what is new in a desired state. Pods that an API server binds are left out, since it has decided about them.
-func (o *Outlook) Look(d model.Desired) {
+// look logs what is new in a desired state. Pods that an API server binds are left out, since it has decided about them.
+func (o *Outlook) look(d model.Desired) {
 	logged := map[string]bool{}
 	all := bySource(d)
 	delete(all, spaces.APIServer)

@@ -41,8 +41,8 @@ func HiddenError(u User, o kinds.Object) error {
 // Admit returns why a user may not write an object; the verb is used in the message. Pods and pod templates of users who may not create
 // privileged pods must meet the Pod Security Standard baseline, and their PersistentVolumes must not be directories of the machine, because
 // such a user would be root. Their Services must not take connections of the machine. Nor may these users decide about the pods and claims of
-// others: with critical pods and default classes. Pods
-// that use the API must not have more permissions than the user who writes them. The error is a 403.
+// others: with critical pods and default classes. Pods that use the API must not have more permissions than the user who writes them. The
+// error is a 403.
 func Admit(u User, p Policy, verb string, o kinds.Object) error {
 	if verb == "delete" || verb == "deletecollection" {
 		return nil

@@ -13,7 +13,7 @@ import (
 
 	"monopod/internal/atomicfile"
 	"monopod/internal/regular"
-	"monopod/runner/spec"
+	"monopod/manifests"
 )
 
 // Claims are the ranges of all monopods of the machine: one file for each in a directory on a tmpfs. A file is valid as long as the directory
@@ -68,7 +68,7 @@ func (c Claims) others() (taken []idRange, unlock func(), err error) {
 			continue
 		}
 		for _, first := range other.First {
-			taken = append(taken, idRange{uint64(first), spec.UserIDs})
+			taken = append(taken, idRange{uint64(first), manifests.UserIDs})
 		}
 	}
 	return taken, unlock, nil

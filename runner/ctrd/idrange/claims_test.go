@@ -6,7 +6,7 @@ import (
 	"sync"
 	"testing"
 
-	"monopod/runner/spec"
+	"monopod/manifests"
 )
 
 // instance returns the ranges of a monopod with a root directory of its own.
@@ -21,8 +21,8 @@ func instance(t *testing.T, dir, name string) *Ranges {
 
 func take(t *testing.T, r *Ranges, sandbox string, want uint32) {
 	t.Helper()
-	if first, err := r.Take(sandbox, nil); err != nil || first != want*spec.UserIDs {
-		t.Errorf("%s gets %d (%v), want %d", sandbox, first/spec.UserIDs, err, want)
+	if first, err := r.Take(sandbox, nil); err != nil || first != want*manifests.UserIDs {
+		t.Errorf("%s gets %d (%v), want %d", sandbox, first/manifests.UserIDs, err, want)
 	}
 }
 
@@ -39,7 +39,7 @@ func TestRangesOfOtherMonopodsAreNotAssigned(t *testing.T) {
 	// The first is killed; its pods go on. The next agent reads their ranges from the records, as one that is updated does.
 	again := &Ranges{Claims: one.Claims}
 	take(t, two, "e", 4)
-	if err := again.Keep(map[string]uint32{"a": spec.UserIDs, "c": 3 * spec.UserIDs}); err != nil {
+	if err := again.Keep(map[string]uint32{"a": manifests.UserIDs, "c": 3 * manifests.UserIDs}); err != nil {
 		t.Fatal(err)
 	}
 	take(t, two, "f", 2) // d was never recorded

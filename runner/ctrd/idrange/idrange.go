@@ -18,7 +18,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"monopod/internal/cause"
-	"monopod/runner/spec"
+	"monopod/manifests"
 )
 
 // Wanted reports whether a pod has a user namespace of its own.
@@ -109,7 +109,7 @@ type idRange struct{ first, size uint64 }
 // freeRange returns the lowest free block of ids. Blocks start at multiples of their size, as with the kubelet; the first belongs
 // to the host.
 func freeRange(used map[uint32]bool, foreign []idRange) (uint32, bool) {
-	for first := uint64(spec.UserIDs); first+spec.UserIDs <= math.MaxInt32; first += spec.UserIDs {
+	for first := uint64(manifests.UserIDs); first+manifests.UserIDs <= math.MaxInt32; first += manifests.UserIDs {
 		if !used[uint32(first)] && !overlaps(first, foreign) {
 			return uint32(first), true
 		}
@@ -119,7 +119,7 @@ func freeRange(used map[uint32]bool, foreign []idRange) (uint32, bool) {
 
 func overlaps(first uint64, foreign []idRange) bool {
 	for _, f := range foreign {
-		if first < f.first+f.size && f.first < first+spec.UserIDs {
+		if first < f.first+f.size && f.first < first+manifests.UserIDs {
 			return true
 		}
 	}
@@ -161,6 +161,6 @@ func SnapshotLabels(first uint32) map[string]string {
 	if first == 0 {
 		return nil
 	}
-	m := fmt.Sprintf("0:%d:%d", first, spec.UserIDs)
+	m := fmt.Sprintf("0:%d:%d", first, manifests.UserIDs)
 	return map[string]string{snapshots.LabelSnapshotUIDMapping: m, snapshots.LabelSnapshotGIDMapping: m}
 }

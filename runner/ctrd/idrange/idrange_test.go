@@ -7,7 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"monopod/runner/spec"
+	"monopod/manifests"
 )
 
 func TestIDRangesDoNotOverlap(t *testing.T) {
@@ -69,16 +69,16 @@ func TestRandomIDRanges(t *testing.T) {
 			}
 			id := fmt.Sprint(step)
 			first, err := r.Take(id, foreign)
-			if err != nil || first < spec.UserIDs {
+			if err != nil || first < manifests.UserIDs {
 				t.Fatalf("seed %d: range at %d, %v", seed, first, err)
 			}
 			for _, f := range foreign {
-				if uint64(first) < f.first+f.size && f.first < uint64(first)+spec.UserIDs {
+				if uint64(first) < f.first+f.size && f.first < uint64(first)+manifests.UserIDs {
 					t.Fatalf("seed %d: %d overlaps %v", seed, first, f)
 				}
 			}
 			for other, at := range has {
-				if first < at+spec.UserIDs && at < first+spec.UserIDs {
+				if first < at+manifests.UserIDs && at < first+manifests.UserIDs {
 					t.Fatalf("seed %d: %d overlaps %d of %s", seed, first, at, other)
 				}
 			}

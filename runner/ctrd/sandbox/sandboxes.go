@@ -29,7 +29,6 @@ import (
 	"monopod/runner/ctrd/record"
 	"monopod/runner/ctrd/trees"
 	"monopod/runner/ctrd/usage"
-	"monopod/runner/spec"
 	"monopod/runner/spec/etcfiles"
 	"monopod/runner/spec/limits"
 )
@@ -218,7 +217,7 @@ func (r *Manager) PrepareSandbox(ctx context.Context, rec *record.Sandbox) error
 		}
 	}
 	if rec.Meta.FirstID > 0 {
-		ns.Users = &linuxns.Users{FirstID: rec.Meta.FirstID, Count: spec.UserIDs}
+		ns.Users = &linuxns.Users{FirstID: rec.Meta.FirstID, Count: manifests.UserIDs}
 	}
 	if err := linuxns.Pin(r.Dirs.NsDir(rec.ID), ns); err != nil {
 		return err

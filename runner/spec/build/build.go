@@ -66,7 +66,7 @@ func Check(in spec.Input) error {
 		}
 	}
 	if users := in.Pod.Spec.HostUsers; users != nil && !*users && s.UserNS == "" {
-		s.UserNS, s.FirstID = "/later", spec.UserIDs
+		s.UserNS, s.FirstID = "/later", manifests.UserIDs
 	}
 	if len(s.IPs) == 0 {
 		s.IPs = []string{"192.0.2.1"}

@@ -5,6 +5,7 @@ import (
 
 	specs "github.com/opencontainers/runtime-spec/specs-go"
 
+	"monopod/manifests"
 	"monopod/runner/spec"
 )
 
@@ -13,7 +14,7 @@ func idMappings(s spec.Sandbox) []specs.LinuxIDMapping {
 	if s.UserNS == "" {
 		return nil
 	}
-	return []specs.LinuxIDMapping{{ContainerID: 0, HostID: s.FirstID, Size: spec.UserIDs}}
+	return []specs.LinuxIDMapping{{ContainerID: 0, HostID: s.FirstID, Size: manifests.UserIDs}}
 }
 
 // checkMapped refuses users and groups that the pod's user namespace does not map.
@@ -22,8 +23,8 @@ func checkMapped(in spec.Input) error {
 		return nil
 	}
 	for _, id := range append(groups(in), in.User.UID) {
-		if id >= spec.UserIDs {
-			return fmt.Errorf("hostUsers: false: the pod has user and group ids up to %d, not %d", spec.UserIDs-1, id)
+		if id >= manifests.UserIDs {
+			return fmt.Errorf("hostUsers: false: the pod has user and group ids up to %d, not %d", manifests.UserIDs-1, id)
 		}
 	}
 	return nil

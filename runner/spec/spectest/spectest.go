@@ -84,7 +84,7 @@ func Input(pod *corev1.Pod, container string) spec.Input {
 		in.Sandbox.PIDNS = "/run/monopod/ns/s1/pid"
 	}
 	if users := pod.Spec.HostUsers; users != nil && !*users {
-		in.Sandbox.UserNS, in.Sandbox.FirstID = "/run/monopod/ns/s1/user", 2*spec.UserIDs
+		in.Sandbox.UserNS, in.Sandbox.FirstID = "/run/monopod/ns/s1/user", 2*manifests.UserIDs
 	}
 	for _, v := range pod.Spec.Volumes {
 		if v.HostPath != nil {
