@@ -33,10 +33,11 @@ SMALL   := -gcflags=all=-l -ldflags "-s -w -funcalign=16"
 # End-to-end tests in the configuration that the gate compiles. Those that measure, or are in a virtual machine, have no race detector.
 E2E     := $(GO) test -race -trimpath -vet=off -tags $(TAGS),e2e
 STILL   := CGO_ENABLED=0 $(GO) test -trimpath -vet=off -tags $(TAGS),e2e
-# Those of ./e2e are two programs for all stages.
+# Those of ./e2e are two programs for all stages, which run programs that are made before: a test must not compile in its own time.
 TESTS   := -test.paniconexit0 -test.v -test.timeout
-RUN     := $(CACHE)/e2e/e2e.test $(TESTS)
-MEASURE := $(CACHE)/e2e/still.test $(TESTS)
+BUILT   := MONOPOD_E2E_BIN=$(BIN)/e2e MONOPOD_E2E_PATIENCE=$${MONOPOD_E2E_PATIENCE:-2m}
+RUN     := $(BUILT) $(CACHE)/e2e/e2e.test $(TESTS)
+MEASURE := $(BUILT) $(CACHE)/e2e/still.test $(TESTS)
 
 .PHONY: build bundle tools cross monopod shim cni
 
@@ -102,8 +103,8 @@ $(addprefix $(KUBERNETES)/,$(KUBE_PROGRAMS)): $(KUBE_MOD)
 
 ## test-apiserver: the add-on against a real kube-apiserver and etcd, and a short soak, for which that comes and goes
 test-apiserver: kubernetes e2e-tests
-	$(E2E) -count=1 -v -timeout 10m ./node/apiserver/...
-	cd e2e && $(RUN) 15m -test.run 'APIServer|Kubectl|^TestSoak$$'
+	$(BUILT) $(E2E) -count=1 -v -timeout 10m ./node/apiserver/...
+	cd e2e && $(RUN) 25m -test.run 'APIServer|Kubectl|^TestSoak$$'
 
 # Unmodified clients of the Kubernetes API, each from its own modules, and programs built with their libraries. Their modules have
 # the versions of ours where they can, and there is no -trimpath: what tests compile is not compiled again.
@@ -134,12 +135,12 @@ $(CLIENTS)/operator: .ci/modules/operator.mod $(wildcard e2e/testdata/clients/op
 
 ## test-clients: Helm, k9s, Prometheus' discovery, client-go, controller-runtime and kubectl of two minor versions ago against a real daemon
 test-clients: kubernetes clients e2e-tests
-	cd e2e && $(RUN) 15m -test.run '^TestClient'
+	cd e2e && $(RUN) 40m -test.run '^TestClient'
 
 ## golden: the same requests to a real kube-apiserver and to monopod; allowed differences are in e2e/testdata/golden/allowed.yaml
 .PHONY: golden
-golden: kubernetes e2e-binaries e2e-tests
-	cd e2e && MONOPOD_E2E_BIN=$(BIN)/e2e $(RUN) 10m -test.run '^TestGoldenAPIServer$$'
+golden: kubernetes e2e-tests
+	cd e2e && $(RUN) 10m -test.run '^TestGoldenAPIServer$$'
 
 # The suite of Kubernetes that a node has to pass, and what its images run.
 CONFORMANCE := $(CACHE)/conformance
@@ -160,7 +161,7 @@ $(CONFORMANCE)/nnp: $(KUBE_MOD)
 $(CONFORMANCE)/localhost.%: $(KUBE_MOD)
 	install -m 644 "$$($(GO) list -m -modfile=$< -f '{{.Dir}}' k8s.io/kubernetes)/test/images/agnhost/porter/$(@F)" $@
 
-CONFORM := cd e2e && MONOPOD_CONFORMANCE='$(or $(CONFORMANCE_SPECS),all)' MONOPOD_E2E_PATIENCE=$${MONOPOD_E2E_PATIENCE:-2m} $(RUN) 90m
+CONFORM := cd e2e && MONOPOD_CONFORMANCE='$(or $(CONFORMANCE_SPECS),all)' $(RUN) 90m
 
 ## conformance: Kubernetes' own specs for nodes, against monopod alone (CONFORMANCE_SPECS=all, 1/3 as CI does, or a regular expression)
 conformance: conformance-programs e2e-tests
@@ -206,7 +207,7 @@ e2e: build bundle tools
 
 ## attack: the tests named TestAttack in their large variant, as root: hostile manifests, sources, archives and clients, damaged files, kills
 attack: build tools e2e-binaries
-	MONOPOD_ATTACK=1 MONOPOD_E2E_BIN=$(BIN)/e2e MONOPOD_E2E_PATIENCE=2m $(STILL) -count=1 -p 1 -timeout 3h -v -run '^TestAttack' \
+	MONOPOD_ATTACK=1 $(BUILT) $(STILL) -count=1 -p 1 -timeout 3h -v -run '^TestAttack' \
 		$$(grep -rl --include='*_test.go' '^func TestAttack' . | xargs -n1 dirname | sort -u)
 
 # The agent under test has the race detector; clients have not, they would take a second to start.
@@ -227,15 +228,15 @@ soak: build kubernetes e2e-tests
 	cd e2e && MONOPOD_SOAK=$${MONOPOD_SOAK:-30m} $(RUN) 3h -test.run '^TestSoak$$'
 
 ## soak-api: clients of the Kubernetes API change everything at random while the agent is killed, for half an hour (MONOPOD_SOAK=4m: four minutes)
-soak-api: build e2e-binaries e2e-tests
-	cd e2e && MONOPOD_E2E_BIN=$(BIN)/e2e MONOPOD_E2E_PATIENCE=2m MONOPOD_SOAK=$${MONOPOD_SOAK:-30m} $(RUN) 3h -test.run '^TestSoakAPI$$'
+soak-api: build e2e-tests
+	cd e2e && MONOPOD_SOAK=$${MONOPOD_SOAK:-30m} $(RUN) 3h -test.run '^TestSoakAPI$$'
 
 ## figures-api: memory, apply of a Deployment, lists and watches of the Kubernetes API; fails above their limits (quiet machine, 15 minutes)
 figures-api: build e2e-binaries kubernetes still-tests
-	cd e2e && MONOPOD_E2E_BIN=$(BIN)/e2e MONOPOD_E2E_PATIENCE=2m MONOPOD_FIGURES=1 $(MEASURE) 40m -test.run '^TestFigureAPI'
+	cd e2e && MONOPOD_FIGURES=1 $(MEASURE) 40m -test.run '^TestFigureAPI'
 	$(GO) test -run '^$$' -bench 'List100Pods|FiftyWatches|Objects' ./node/kubeapi ./internal/daemon/kubeview
 
-e2e-tests:
+e2e-tests: e2e-binaries
 	$(E2E) -c -o $(CACHE)/e2e/e2e.test ./e2e
 
 still-tests:
