@@ -175,13 +175,18 @@ func TestDryRunStoresNothing(t *testing.T) {
 func TestLostRacesAreTriedAgain(t *testing.T) {
 	t.Parallel()
 	conflict := apierrors.NewConflict(schema.GroupResource{Resource: "configmaps"}, "x", errors.New("a race"))
-	for failures, code := range map[int]int{1: 200, 4: 200, 5: 409} {
-		store := kubetest.New(configMap("x"))
-		for range failures {
-			store.Fail = append(store.Fail, conflict)
-		}
-		if have, _, _ := do(t, "PATCH", listen(t, store)+"/api/v1/namespaces/default/configmaps/x", merge, `{"data":{"a":"2"}}`); have != code {
-			t.Errorf("%d lost races: %d, want %d", failures, have, code)
+	for path, patch := range map[string]string{
+		"/api/v1/namespaces/default/configmaps/x":              `{"data":{"a":"2"}}`,
+		"/apis/apps/v1/namespaces/default/deployments/x/scale": `{"spec":{"replicas":2}}`,
+	} {
+		for failures, code := range map[int]int{1: 200, 4: 200, 5: 409} {
+			store := kubetest.New(configMap("x"), deployment("x"))
+			for range failures {
+				store.Fail = append(store.Fail, conflict)
+			}
+			if have, _, _ := do(t, "PATCH", listen(t, store)+path, merge, patch); have != code {
+				t.Errorf("%s: %d lost races: %d, want %d", path, failures, have, code)
+			}
 		}
 	}
 }

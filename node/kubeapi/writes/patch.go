@@ -20,7 +20,6 @@ import (
 	"monopod/node/kubeapi/managed"
 	"monopod/node/kubeapi/patch"
 	"monopod/node/kubeapi/request"
-	"monopod/node/kubeapi/storage"
 	"monopod/node/kubeapi/strategy"
 )
 
@@ -228,17 +227,15 @@ func (c *call) scale() error {
 	if err != nil {
 		return err
 	}
-	d, err := decision{}, error(nil)
-	_, err = c.h.cfg.Writer.Write(c.r.Context(), c.opts.DryRun, func() (storage.Change, error) {
+	d, err := write(c, func() (decision, error) {
 		old, err := c.current()
 		if err != nil {
-			return storage.Change{}, err
+			return decision{}, err
 		}
 		if old == nil {
-			return storage.Change{}, notFound(c.req)
+			return decision{}, notFound(c.req)
 		}
-		d, err = change(old)
-		return d.Change, err
+		return change(old)
 	})
 	if err != nil {
 		return err

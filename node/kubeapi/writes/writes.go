@@ -204,8 +204,17 @@ type decision struct {
 // maxTries is how often a write that lost a race is retried: only if the client sent no resourceVersion, so that it has no conflict.
 const maxTries = 5
 
-// store decides and stores a change. decide may be called several times.
+// store decides and stores a change, and answers. decide may be called several times.
 func (c *call) store(decide func() (decision, error)) error {
+	d, err := write(c, decide)
+	if err != nil {
+		return err
+	}
+	return c.answer(d)
+}
+
+// write decides and stores a change. decide may be called several times.
+func write(c *call, decide func() (decision, error)) (decision, error) {
 	var d decision
 	for try := 1; ; try++ {
 		var refused error
@@ -219,13 +228,10 @@ func (c *call) store(decide func() (decision, error)) error {
 		for _, text := range warnings {
 			codec.Warn(c.w, text)
 		}
-		if err != nil {
-			return err
-		}
-		if text := c.k.Warning(); text != "" && len(d.Put) > 0 && c.req.Verb != "delete" {
+		if text := c.k.Warning(); err == nil && text != "" && len(d.Put) > 0 && c.req.Verb != "delete" {
 			codec.Warn(c.w, text)
 		}
-		return c.answer(d)
+		return d, err
 	}
 }
 
