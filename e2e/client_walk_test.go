@@ -127,14 +127,15 @@ spec:
 	if err := apply("one", "second"); err != nil {
 		w.t.Error(err)
 	}
-	scale, err := deployments.GetScale(ctx, name, metav1.GetOptions{})
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	scale.Spec.Replicas = 2
-	if _, err := deployments.UpdateScale(ctx, name, scale, metav1.UpdateOptions{}); err != nil {
-		w.t.Error(err)
-	}
+	w.in.eventually("it is scaled", func() error { // each change of its status is a conflict with what was read before
+		scale, err := deployments.GetScale(ctx, name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		scale.Spec.Replicas = 2
+		_, err = deployments.UpdateScale(ctx, name, scale, metav1.UpdateOptions{})
+		return err
+	})
 	w.in.eventually("both pods run with what was applied last", func() error { return w.rolledOut(ctx, name) })
 	if err := deployments.Delete(ctx, name, metav1.DeleteOptions{}); err != nil {
 		w.t.Error(err)
