@@ -9,7 +9,6 @@ import (
 	"io/fs"
 	"math/rand/v2"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -18,7 +17,6 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
 
@@ -41,43 +39,6 @@ func (in *instance) does(args ...string) string {
 		in.t.Fatal(err)
 	}
 	return out
-}
-
-// reading starts a client command that must succeed, and returns once it reads its input; give completes the input and waits for the
-// command to exit.
-func (in *instance) reading(args ...string) (give func(text string)) {
-	in.t.Helper()
-	r, w, err := os.Pipe()
-	if err != nil {
-		in.t.Fatal(err)
-	}
-	defer r.Close()
-	in.t.Cleanup(func() { _ = w.Close() })
-	c := exec.CommandContext(in.t.Context(), filepath.Join(in.bin, "monopod-client"), args...)
-	c.Env = append(os.Environ(), "MONOPOD_SOCKET="+filepath.Join(in.state, "monopod.sock"))
-	out := &syncBuffer{}
-	c.Stdin, c.Stdout, c.Stderr = r, out, out
-	if err := c.Start(); err != nil {
-		in.t.Fatal(err)
-	}
-	// Nothing is written before the first byte has been read.
-	if _, err := w.WriteString("\n"); err != nil {
-		in.t.Fatal(err)
-	}
-	in.eventually("it reads its input", func() error {
-		n, err := unix.IoctlGetInt(int(w.Fd()), unix.TIOCINQ)
-		if err == nil && n > 0 {
-			err = fmt.Errorf("%d bytes are not read", n)
-		}
-		return err
-	})
-	return func(text string) {
-		in.t.Helper()
-		_, err := w.WriteString(text)
-		if err := errors.Join(err, w.Close(), c.Wait()); err != nil {
-			in.t.Fatalf("monopod %s: %v: %s", strings.Join(args, " "), err, out)
-		}
-	}
 }
 
 // refuses runs a client command that must fail with a message.
@@ -141,19 +102,6 @@ func TestAPodMovesFromSourceToSourceWithoutARestart(t *testing.T) {
 		in.drop("mover")
 		from("/root/applied/pod.default.mover.yaml")
 		in.put("mover", text)
-		from(manifest)
-		in.does("delete", "pod", "mover")
-		// The pod is removed from the first source before it is in the second one, within the grace period of a file that was moved away.
-		// The client process is started before, so that only its request must be within the grace period.
-		give := in.reading("apply", "-f", "-")
-		if err := os.Rename(manifest, manifest+".off"); err != nil {
-			t.Fatal(err)
-		}
-		give(text)
-		from("/root/applied/pod.default.mover.yaml")
-		if err := os.Rename(manifest+".off", manifest); err != nil {
-			t.Fatal(err)
-		}
 		from(manifest)
 		in.does("delete", "pod", "mover")
 	}

@@ -109,7 +109,7 @@ spec:
   schedule: "0 0 1 1 *"
   jobTemplate: {spec: {template: {spec: {restartPolicy: Never, containers: [{name: c, image: %s, command: [echo, happy new year]}]}}}}
 `, image))
-		in.reading("apply", "-f", "-")(sleeper("applied", ":"))
+		in.does("apply", "-f", in.file("applied.yaml", sleeper("applied", ":")))
 		for _, name := range running {
 			in.ready(name)
 		}

@@ -38,7 +38,10 @@ func Merge(order []string, sets map[string]Set) model.Desired {
 			d.Unknown[name] = set.Unknown
 		}
 		if filled > 1 || !set.Distinct {
-			set = own.Claim(set)
+			claimed, lost := own.Claim(set)
+			set = claimed
+			d.Overridden.Pods = append(d.Overridden.Pods, lost.Pods...)
+			d.Overridden.Objects = append(d.Overridden.Objects, lost.Objects...)
 		}
 		d.Pods = append(d.Pods, set.Pods...)
 		d.Objects = append(d.Objects, set.Objects...)
@@ -70,9 +73,9 @@ func NewOwners(pods int) Owners {
 	return Owners{pods: make(map[manifests.Key]manifests.Origin, pods), objects: map[manifests.ObjectID]manifests.Origin{}}
 }
 
-// Claim adds the content of set to the owners. Returns the set reduced to what it could claim, and reports with the conflicts of the rest.
-// Slices of the set are replaced, not changed.
-func (o Owners) Claim(set Set) Set {
+// Claim adds the content of set to the owners. Returns the set reduced to what it could claim, with the conflicts of the rest in its reports,
+// and the rest. Slices of the set are replaced, not changed.
+func (o Owners) Claim(set Set) (Set, model.Overridden) {
 	pods := make([]*manifests.Pod, 0, len(set.Pods))
 	c := conflicts{reports: set.Inputs}
 	for _, p := range set.Pods {
@@ -82,6 +85,7 @@ func (o Owners) Claim(set Set) Set {
 			r := c.on(p.Origin)
 			r.pods[name] = true
 			r.add(p.Origin, "Pod", name, owner)
+			c.lost.Pods = append(c.lost.Pods, p)
 			continue
 		}
 		o.pods[key] = p.Origin
@@ -91,7 +95,7 @@ func (o Owners) Claim(set Set) Set {
 	set.Objects = o.claimObjects(set.Objects, &c)
 	set.Workloads = o.claimObjects(set.Workloads, &c)
 	set.Inputs = c.merged()
-	return set
+	return set, c.lost
 }
 
 func (o Owners) claimObjects(objects []*manifests.Object, c *conflicts) []*manifests.Object {
@@ -101,6 +105,7 @@ func (o Owners) claimObjects(objects []*manifests.Object, c *conflicts) []*manif
 			r := c.on(obj.Origin)
 			r.objects[obj.String()] = true
 			r.add(obj.Origin, obj.Kind, strings.TrimPrefix(obj.String(), obj.Kind+" "), owner)
+			c.lost.Objects = append(c.lost.Objects, obj)
 			continue
 		}
 		o.objects[obj.ID()] = obj.Origin
@@ -115,6 +120,7 @@ type conflicts struct {
 	byInput map[string]*conflict
 	// inputs are those of byInput in the order in which they came.
 	inputs []manifests.Origin
+	lost   model.Overridden
 }
 
 // conflict is what an input does not contribute, by the names of pods and of objects, and why.
@@ -236,5 +242,6 @@ func SameSet(a, b Set) bool {
 func sameDesired(a, b model.Desired) bool {
 	return a.SameRead(b) &&
 		same(a.Pods, b.Pods) && same(a.Objects, b.Objects) && same(a.Workloads, b.Workloads) &&
+		same(a.Overridden.Pods, b.Overridden.Pods) && same(a.Overridden.Objects, b.Overridden.Objects) &&
 		slices.EqualFunc(a.Inputs, b.Inputs, SameReport)
 }

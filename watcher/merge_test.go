@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"pgregory.net/rapid"
 
 	"monopod/internal/model"
@@ -82,6 +84,26 @@ func TestMergeSaysWhoDefinesAPodAlready(t *testing.T) {
 	want := "http://h/:1: pod default/b is already defined in /m/a.yaml:1; rename or remove one of them"
 	if got := d.Inputs[1].Errors; !slices.Equal(got, []string{want}) {
 		t.Errorf("errors %q, want %q", got, want)
+	}
+}
+
+// Another source may lose its definition at any time, so what it overrides must be known, and each change of it.
+func TestMergeKeepsWhatIsOverridden(t *testing.T) {
+	config := func(source, value string) *manifests.Object {
+		o := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "app"}, Data: map[string]string{"k": value}}
+		return &manifests.Object{Kind: "ConfigMap", Object: o, Origin: manifests.Origin{Source: source, File: source}}
+	}
+	merged := func(pod, object string) model.Desired {
+		file, applied := setOf("file", podIn("file", "/m/a.yaml", "b", "v1")), setOf("applied", podIn("applied", "/a/b.yaml", "b", pod))
+		file.Objects, applied.Objects = []*manifests.Object{config("file", "1")}, []*manifests.Object{config("applied", object)}
+		return Merge([]string{"file", "applied"}, map[string]Set{"file": file, "applied": applied})
+	}
+	d := merged("v1", "1")
+	if got, objects := content(d.Overridden.Pods), d.Overridden.Objects; got != "b=v1@b.yaml" || len(objects) != 1 || objects[0].Origin.Source != "applied" {
+		t.Errorf("overridden are %q and %+v", got, objects)
+	}
+	if !sameDesired(d, merged("v1", "1")) || sameDesired(d, merged("v2", "1")) || sameDesired(d, merged("v1", "2")) {
+		t.Error("a change of what is overridden is not a change, or none is one")
 	}
 }
 
@@ -234,6 +256,13 @@ func checkOwners(t *rapid.T, order []string, sets map[string]Set, d model.Desire
 				want[p.Key()] = p
 			}
 		}
+	}
+	all := 0
+	for _, set := range sets {
+		all += len(set.Pods)
+	}
+	if lost := len(d.Overridden.Pods); len(d.Pods)+lost != all {
+		t.Fatalf("%d pods count and %d are overridden, of %d", len(d.Pods), lost, all)
 	}
 	if len(want) != len(d.Pods) {
 		t.Fatalf("%d pods wanted, %d expected", len(d.Pods), len(want))

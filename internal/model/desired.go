@@ -13,6 +13,8 @@ type Desired struct {
 	Pods []*manifests.Pod
 	// Objects and Workloads are the other documents in the same order, one for each identity.
 	Objects, Workloads []*manifests.Object
+	// Overridden are the definitions that do not count because a source of higher precedence has the same name.
+	Overridden Overridden
 	// Reported holds the names of the sources that have been read in this run. Only pods of these sources may be removed when they
 	// are missing from Pods.
 	Reported map[string]bool
@@ -27,6 +29,12 @@ type Desired struct {
 	Inputs []Input
 	// Incomplete reports that Pods may lack desired pods of workloads, so no pod may be removed.
 	Incomplete bool
+}
+
+// Overridden are pods and other documents that do not count, because a pod or document of the same name does.
+type Overridden struct {
+	Pods    []*manifests.Pod
+	Objects []*manifests.Object
 }
 
 // Removable reports whether a pod written at o may be removed when it is missing from Pods. Its source and its input must have been read in

@@ -45,7 +45,7 @@ func (s *Source) assemble(now time.Time) watcher.Set {
 	if !s.distinct {
 		own := watcher.NewOwners(len(set.Pods))
 		all := len(set.Pods) + len(set.Objects) + len(set.Workloads)
-		set = own.Claim(set)
+		set, _ = own.Claim(set)
 		s.distinct = len(missing) == 0 && all == len(set.Pods)+len(set.Objects)+len(set.Workloads)
 		addMissing(&set, now, missing, own)
 	}
@@ -60,7 +60,7 @@ func (s *Source) assemble(now time.Time) watcher.Set {
 func addMissing(set *watcher.Set, now time.Time, missing []*input, own watcher.Owners) {
 	for _, in := range missing {
 		r, ok := in.report(now)
-		free := own.Claim(watcher.Set{Pods: in.content.Pods, Objects: in.content.Objects, Workloads: in.content.Workloads})
+		free, _ := own.Claim(watcher.Set{Pods: in.content.Pods, Objects: in.content.Objects, Workloads: in.content.Workloads})
 		set.Pods = append(set.Pods, free.Pods...)
 		set.Objects = append(set.Objects, free.Objects...)
 		set.Workloads = append(set.Workloads, free.Workloads...)

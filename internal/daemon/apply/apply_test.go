@@ -180,6 +180,7 @@ func TestANameThatIsAPathIsRefused(t *testing.T) {
 // TestTheAnswerComesWhenTheNextRequestSeesTheChange: or when time is up, because the change is stored in any case.
 func TestTheAnswerComesWhenTheNextRequestSeesTheChange(t *testing.T) {
 	none := nothing(t)
+	file := add(t, none, config.SourceFile, "/m/web.yaml", webPod("one"))
 	web, other := add(t, none, config.SourceApplied, "/a/web.yaml", webPod("one")), map[localapi.ObjectRef]string{webRef: "other"}
 	applying := func(a *Applier, ctx context.Context) error {
 		_, err := a.Apply(ctx, localapi.ApplyRequest{Files: files(webPod("one"))})
@@ -196,14 +197,22 @@ func TestTheAnswerComesWhenTheNextRequestSeesTheChange(t *testing.T) {
 		meanwhile func(*Applier)
 		want      time.Duration
 	}{
-		"applied, published":          {none, applying, func(a *Applier) { a.State.Publish(web) }, time.Second},
-		"applied, another published":  {none, applying, func(a *Applier) { a.State.Publish(add(t, none, config.SourceApplied, "/a/web.yaml", webPod("two"))) }, 2 * time.Second},
-		"applied, then overridden":    {none, applying, func(a *Applier) { a.State.Publish(add(t, none, config.SourceFile, "/m/web.yaml", webPod("two"))) }, time.Second},
-		"applied, changed by another": {none, applying, func(a *Applier) { put(t, a, other); a.State.Notify() }, time.Second},
-		"applied, nothing happens":    {none, applying, func(*Applier) {}, 2 * time.Second},
-		"deleted, published":          {web, deleting, func(a *Applier) { a.State.Publish(none) }, time.Second},
-		"deleted, applied by another": {web, deleting, func(a *Applier) { put(t, a, other); a.State.Notify() }, time.Second},
-		"deleted, nothing happens":    {web, deleting, func(*Applier) {}, 2 * time.Second},
+		"applied, published":         {none, applying, func(a *Applier) { a.State.Publish(web) }, time.Second},
+		"applied, another published": {none, applying, func(a *Applier) { a.State.Publish(add(t, none, config.SourceApplied, "/a/web.yaml", webPod("two"))) }, 2 * time.Second},
+		"applied, then overridden": {none, applying, func(a *Applier) {
+			a.State.Publish(overriding(add(t, none, config.SourceFile, "/m/web.yaml", webPod("two")), web))
+		}, time.Second},
+		"applied, in a file too, published": {file, applying, func(a *Applier) { a.State.Publish(overriding(file, web)) }, time.Second},
+		"applied, in a file too, another published": {file, applying, func(a *Applier) {
+			a.State.Publish(overriding(file, add(t, none, config.SourceApplied, "/a/web.yaml", webPod("two"))))
+		}, 2 * time.Second},
+		"applied, in a file too, nothing happens": {file, applying, func(*Applier) {}, 2 * time.Second},
+		"deleted, in a file too, published":       {overriding(file, web), deleting, func(a *Applier) { a.State.Publish(file) }, time.Second},
+		"applied, changed by another":             {none, applying, func(a *Applier) { put(t, a, other); a.State.Notify() }, time.Second},
+		"applied, nothing happens":                {none, applying, func(*Applier) {}, 2 * time.Second},
+		"deleted, published":                      {web, deleting, func(a *Applier) { a.State.Publish(none) }, time.Second},
+		"deleted, applied by another":             {web, deleting, func(a *Applier) { put(t, a, other); a.State.Notify() }, time.Second},
+		"deleted, nothing happens":                {web, deleting, func(*Applier) {}, 2 * time.Second},
 	} {
 		dir := t.TempDir()
 		synctest.Test(t, func(t *testing.T) {

@@ -118,7 +118,7 @@ func (a *Applier) Elsewhere(ids ...manifests.ObjectID) map[manifests.ObjectID]Ot
 // viewOf returns a view of the given objects and of all workloads.
 func (a *Applier) viewOf(ids []manifests.ObjectID) view {
 	d, _ := a.State.Desired()
-	v := view{documents: map[manifests.Key]*manifests.Pod{}, objects: map[manifests.ObjectID]*manifests.Object{}, removable: d.Removable, pods: map[manifests.Key]node.PodView{}}
+	v := view{definitions: definitionsOf(nil, nil), removable: d.Removable, pods: map[manifests.Key]node.PodView{}}
 	pods, others := map[manifests.Key]bool{}, map[manifests.ObjectID]bool{}
 	for _, id := range ids {
 		if id.Kind == "Pod" {

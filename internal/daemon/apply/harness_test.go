@@ -63,6 +63,12 @@ func add(t *testing.T, d model.Desired, source, file, text string) model.Desired
 	return d
 }
 
+// overriding returns a desired state with what was applied in another one, which it overrides.
+func overriding(d, by model.Desired) model.Desired {
+	d.Overridden = model.Overridden{Pods: by.Pods, Objects: slices.Concat(by.Objects, by.Workloads)}
+	return d
+}
+
 // nothing is the desired state of sources that have been read and are empty.
 func nothing(t *testing.T) model.Desired {
 	t.Helper()

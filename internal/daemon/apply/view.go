@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"monopod/internal/config"
+	"monopod/internal/model"
 	"monopod/internal/verdict"
 	"monopod/manifests"
 	"monopod/manifests/decode"
@@ -19,11 +20,17 @@ import (
 	"monopod/watcher/applied"
 )
 
-// view is a snapshot of the desired objects and of what clients see.
-type view struct {
-	// documents are the desired pods, objects the other desired objects.
+// definitions are pods and other objects.
+type definitions struct {
 	documents map[manifests.Key]*manifests.Pod
 	objects   map[manifests.ObjectID]*manifests.Object
+}
+
+// view is a snapshot of the desired objects and of what clients see.
+type view struct {
+	definitions
+	// overridden are the applied pods and objects that another source overrides.
+	overridden definitions
 	// removable reports whether pods of an origin are removed when it no longer lists them.
 	removable func(manifests.Origin) bool
 	// pods are those that clients see. visible is false while containers cannot be observed.
@@ -35,15 +42,13 @@ type view struct {
 func (a *Applier) view() view {
 	views, err := a.State.Pods()
 	d, _ := a.State.Desired()
+	return newView(d, views, err == nil)
+}
+
+func newView(d model.Desired, views []node.PodView, visible bool) view {
 	v := view{
-		documents: make(map[manifests.Key]*manifests.Pod, len(d.Pods)), objects: map[manifests.ObjectID]*manifests.Object{},
-		removable: d.Removable, pods: make(map[manifests.Key]node.PodView, len(views)), visible: err == nil,
-	}
-	for _, p := range d.Pods {
-		v.documents[p.Key()] = p
-	}
-	for _, o := range slices.Concat(d.Objects, d.Workloads) {
-		v.objects[o.ID()] = o
+		definitions: definitionsOf(d.Pods, slices.Concat(d.Objects, d.Workloads)), overridden: definitionsOf(appliedOnly(d.Overridden)),
+		removable: d.Removable, pods: make(map[manifests.Key]node.PodView, len(views)), visible: visible,
 	}
 	for _, p := range views {
 		v.pods[manifests.Key{Namespace: p.Pod.Namespace, Name: p.Pod.Name}] = p
@@ -51,12 +56,38 @@ func (a *Applier) view() view {
 	return v
 }
 
-// document returns the desired pod with an id; nil: there is none.
-func (v view) document(id manifests.ObjectID) *manifests.Pod {
+func definitionsOf(pods []*manifests.Pod, objects []*manifests.Object) definitions {
+	d := definitions{make(map[manifests.Key]*manifests.Pod, len(pods)), make(map[manifests.ObjectID]*manifests.Object, len(objects))}
+	for _, p := range pods {
+		d.documents[p.Key()] = p
+	}
+	for _, o := range objects {
+		d.objects[o.ID()] = o
+	}
+	return d
+}
+
+// appliedOnly returns what was applied.
+func appliedOnly(o model.Overridden) (pods []*manifests.Pod, objects []*manifests.Object) {
+	for _, p := range o.Pods {
+		if p.Origin.Source == config.SourceApplied {
+			pods = append(pods, p)
+		}
+	}
+	for _, obj := range o.Objects {
+		if obj.Origin.Source == config.SourceApplied {
+			objects = append(objects, obj)
+		}
+	}
+	return pods, objects
+}
+
+// document returns the pod with an id; nil: there is none.
+func (d definitions) document(id manifests.ObjectID) *manifests.Pod {
 	if id.Kind != "Pod" {
 		return nil
 	}
-	return v.documents[manifests.Key{Namespace: id.Namespace, Name: id.Name}]
+	return d.documents[manifests.Key{Namespace: id.Namespace, Name: id.Name}]
 }
 
 // shown returns a pod as clients see it.
@@ -111,22 +142,28 @@ func (v view) owner(id manifests.ObjectID) owner {
 
 // same reports whether the effective definition equals the one to apply.
 func (v view) same(p *pushed) bool {
-	if was := v.document(p.ID); was != nil {
-		return p.Pod != nil && reflect.DeepEqual(was.Object, p.Pod.Object)
-	}
-	if was := v.objects[p.ID]; was != nil {
-		return p.Object != nil && reflect.DeepEqual(was.Object, p.Object.Object)
+	if v.source(p.ID) != "" {
+		return v.have(p)
 	}
 	was, ok := v.shown(p.ID)
 	return ok && p.Pod != nil && was.Manifest == rollout.Hash(p.Pod.Object)
 }
 
-// sameNote reports whether the effective definition has the metadata of the one to apply: a write may change only metadata.
-func (v view) sameNote(p *pushed) bool {
+// have reports whether a definition equals the one to apply.
+func (d definitions) have(p *pushed) bool {
+	if was := d.document(p.ID); was != nil {
+		return p.Pod != nil && reflect.DeepEqual(was.Object, p.Pod.Object)
+	}
+	was := d.objects[p.ID]
+	return was != nil && p.Object != nil && reflect.DeepEqual(was.Object, p.Object.Object)
+}
+
+// sameNote reports whether a definition has the metadata of the one to apply: a write may change only metadata.
+func (d definitions) sameNote(p *pushed) bool {
 	var was *applied.Note
-	if d := v.document(p.ID); d != nil {
-		was = d.Given
-	} else if o := v.objects[p.ID]; o != nil {
+	if pod := d.document(p.ID); pod != nil {
+		was = pod.Given
+	} else if o := d.objects[p.ID]; o != nil {
 		was = o.Given
 	}
 	if was == p.Note {
@@ -152,10 +189,14 @@ func (v view) podsOf(id manifests.ObjectID) []localapi.AppliedPod {
 	return pods
 }
 
-// shows reports whether an applied object is desired, or another source overrides it, and whether its pod is visible.
+// shows reports whether an applied object is desired, or would be if no other source overrode it, and whether its pod is visible. An overridden
+// one counts only once it has been read, because the other source may lose it at any time.
 func (v view) shows(p *pushed) bool {
-	at := v.source(p.ID)
-	if at == "" || at == config.SourceApplied && (!v.same(p) || !v.sameNote(p)) {
+	from := v.definitions
+	if v.source(p.ID) != config.SourceApplied {
+		from = v.overridden
+	}
+	if !from.have(p) || !from.sameNote(p) {
 		return false
 	}
 	_, shown := v.shown(p.ID)
@@ -174,19 +215,21 @@ func (v view) addRollbacks(r localapi.ApplyResult) {
 	}
 }
 
-// source returns the source of the effective definition; empty: there is none.
-func (v view) source(id manifests.ObjectID) string {
-	if p := v.document(id); p != nil {
+// source returns the source of a definition; empty: there is none.
+func (d definitions) source(id manifests.ObjectID) string {
+	if p := d.document(id); p != nil {
 		return p.Origin.Source
 	}
-	if o := v.objects[id]; o != nil {
+	if o := d.objects[id]; o != nil {
 		return o.Origin.Source
 	}
 	return ""
 }
 
-// lacks reports whether the effective definition of an object, if any, is not an applied one.
-func (v view) lacks(id manifests.ObjectID) bool { return v.source(id) != config.SourceApplied }
+// lacks reports whether an object has no applied definition, effective or overridden.
+func (v view) lacks(id manifests.ObjectID) bool {
+	return v.source(id) != config.SourceApplied && v.overridden.source(id) == ""
+}
 
 // pushed is one object of a request.
 type pushed struct {

@@ -2,7 +2,6 @@ package apply
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 
@@ -19,19 +18,7 @@ import (
 )
 
 // showing returns a view of a desired state in which clients see some pods.
-func showing(d model.Desired, pods ...node.PodView) view {
-	v := view{documents: map[manifests.Key]*manifests.Pod{}, objects: map[manifests.ObjectID]*manifests.Object{}, removable: d.Removable, pods: map[manifests.Key]node.PodView{}, visible: true}
-	for _, p := range d.Pods {
-		v.documents[p.Key()] = p
-	}
-	for _, o := range slices.Concat(d.Objects, d.Workloads) {
-		v.objects[o.ID()] = o
-	}
-	for _, p := range pods {
-		v.pods[manifests.Key{Namespace: p.Pod.Namespace, Name: p.Pod.Name}] = p
-	}
-	return v
-}
+func showing(d model.Desired, pods ...node.PodView) view { return newView(d, pods, true) }
 
 // seen returns a pod as clients see it, created by a controller if that has a name.
 func seen(name, kind, controller string, at manifests.Origin) node.PodView {
@@ -140,10 +127,16 @@ func TestWhatWasAppliedIsVisibleOnceItsPodIs(t *testing.T) {
 		t.Fatal(content.errs)
 	}
 	without, with := showing(d), showing(d, seen("web", "", "", d.Pods[0].Origin))
-	if web := content.objects[0]; without.shows(web) || !with.shows(web) || showing(model.Desired{}).shows(web) {
+	web := content.objects[0]
+	elsewhere := add(t, model.Desired{}, config.SourceFile, "/m/web.yaml", webPod("one"))
+	unread, read := showing(elsewhere, seen("web", "", "", elsewhere.Pods[0].Origin)), showing(overriding(elsewhere, d), seen("web", "", "", elsewhere.Pods[0].Origin))
+	if unread.shows(web) || !read.shows(web) || !unread.lacks(web.ID) || read.lacks(web.ID) {
+		t.Error("an overridden definition counts before it has been read, or not once it has been")
+	}
+	if without.shows(web) || !with.shows(web) || showing(model.Desired{}).shows(web) {
 		t.Error("the pod is shown before clients see it, or not when they do")
 	}
-	if without.visible = false; !without.shows(content.objects[0]) {
+	if without.visible = false; !without.shows(web) {
 		t.Error("without a runtime nobody sees the pod, and it is waited for")
 	}
 }
