@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -35,9 +36,28 @@ func advertisement() []byte {
 // noForwarding makes the host no router of IPv6, as with podCIDR of IPv4 only: a router heeds no others anyway.
 const noForwarding = "echo 0 > /proc/sys/net/ipv6/conf/all/forwarding"
 
+// hasLinkLocal reports whether a pod has a link-local address that can be used. The kernel adds it asynchronously.
+func hasLinkLocal(t *testing.T, p network.Pod) (yes bool) {
+	t.Helper()
+	err := netbed.InNet(t, p.NetNS, func() error {
+		eth, err := netlink.LinkByName(link.Interface)
+		if err != nil {
+			return err
+		}
+		addrs, err := netlink.AddrList(eth, netlink.FAMILY_V6)
+		yes = slices.ContainsFunc(addrs, func(a netlink.Addr) bool { return a.IP.IsLinkLocalUnicast() && a.Flags&unix.IFA_F_TENTATIVE == 0 })
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return yes
+}
+
 // advertise sends two router advertisements from a pod to all on its link.
 func advertise(t *testing.T, p network.Pod) {
 	t.Helper()
+	awaited(t, "the pod has a link-local address", func() bool { return hasLinkLocal(t, p) })
 	err := netbed.InNet(t, p.NetNS, func() error {
 		eth, err := netlink.LinkByName(link.Interface)
 		if err != nil {
@@ -91,12 +111,15 @@ func awaited(t *testing.T, what string, done func() bool) {
 	}
 }
 
-// advertised has a pod advertise itself, until a device has received that.
+// advertised has a pod advertise itself, until a device has received that twice: the first is dealt with then. What is sent before the link of
+// the device delivers is lost.
 func advertised(t *testing.T, p network.Pod, netns, device string) {
 	t.Helper()
 	before := received(t, netns, device)
-	advertise(t, p)
-	awaited(t, "both advertisements arrive at "+device, func() bool { return received(t, netns, device) == before+2 })
+	awaited(t, "advertisements arrive at "+device, func() bool {
+		advertise(t, p)
+		return received(t, netns, device) >= before+2
+	})
 }
 
 // believed returns what a namespace has learned from the pod.
@@ -134,7 +157,7 @@ func heed(t *testing.T, b *netbed.Bed, p network.Pod) {
 	for _, device := range []string{bridge, link.HostName(p.SandboxID)} {
 		netbed.Sh(t, "", "echo 1 > /proc/sys/net/ipv6/conf/"+device+"/accept_ra")
 	}
-	advertise(t, p)
+	advertised(t, p, "", bridge)
 }
 
 // ignored fails unless bridge and host end ignore router advertisements.
