@@ -27,8 +27,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"monopod/internal/config"
+	"monopod/internal/daemon/imageservice"
 	"monopod/internal/model"
-	"monopod/internal/needs"
 	"monopod/internal/streams"
 	"monopod/internal/tree"
 	"monopod/manifests"
@@ -58,7 +58,7 @@ type FakeRuntime struct {
 }
 
 // Images implements containers.Runtime.
-func (f *FakeRuntime) Images() needs.ImageService { return f.Store.Images() }
+func (f *FakeRuntime) Images() imageservice.Service { return f.Store.Images() }
 
 // ReclaimContainers implements containers.Runtime and frees nothing.
 func (f *FakeRuntime) ReclaimContainers(context.Context) (int64, error) { return 0, nil }
@@ -291,7 +291,7 @@ func NewFakeImages() *FakeImages {
 }
 
 // Images implements containers.Runtime.
-func (f *FakeImages) Images() needs.ImageService {
+func (f *FakeImages) Images() imageservice.Service {
 	if f == nil {
 		return NewFakeImages()
 	}

@@ -198,7 +198,7 @@ func allowed() map[string][]string {
 		"monopod/internal/logfile":           {"monopod/node", "monopod/runner/ctrd/logs", "monopod/internal"},
 		"monopod/internal/podsummary":        {"monopod/manifests"},
 		"monopod/internal/podtable":          {"monopod/node", "monopod/internal"},
-		"monopod/internal/needs":             {"monopod/manifests", "monopod/watcher", "monopod/node", "monopod/runner/ctrd", "monopod/internal"},
+		"monopod/internal/needs":             {"monopod/manifests", "monopod/node", "monopod/internal"},
 		"monopod/internal/units":             {"monopod/node", "monopod/internal"},
 		"monopod/internal/host":              {"monopod/manifests", "monopod/node", "monopod/internal"},
 		"monopod/internal/program":           {"monopod/manifests", "monopod/node", "monopod/internal"},
@@ -334,6 +334,32 @@ func TestEachPackageSaysWhatItOwns(t *testing.T) {
 	for _, p := range packages(t) {
 		if strings.TrimSpace(p.Doc) == "" {
 			t.Errorf("%s has no package comment", p.ImportPath)
+		}
+	}
+}
+
+// TestClientCommandsLinkNoRuntime keeps the programs that test them small.
+func TestClientCommandsLinkNoRuntime(t *testing.T) {
+	imports := map[string][]string{}
+	for _, p := range packages(t) {
+		imports[p.ImportPath] = p.Imports
+	}
+	for name := range imports {
+		if !strings.HasPrefix(name, "monopod/internal/cli") {
+			continue
+		}
+		linked := []string{name}
+		for i := 0; i < len(linked); i++ {
+			for _, to := range imports[linked[i]] {
+				if !slices.Contains(linked, to) {
+					linked = append(linked, to)
+				}
+			}
+		}
+		for _, heavy := range []string{"monopod/internal/daemon", "monopod/runner/ctrd"} {
+			if slices.Contains(linked, heavy) {
+				t.Errorf("%s links %s", name, heavy)
+			}
 		}
 	}
 }

@@ -1,10 +1,9 @@
-// Package needs knows which pods, revisions and archives need an image, and declares what the daemon requires from the images of a runtime.
+// Package needs knows which pods, revisions and archives need an image.
 //
 // It must not remove or pull images. It has no goroutines.
 package needs
 
 import (
-	"context"
 	"maps"
 	"path/filepath"
 	"regexp"
@@ -17,9 +16,6 @@ import (
 	"monopod/manifests"
 	"monopod/manifests/document"
 	"monopod/node/localapi"
-	"monopod/runner/ctrd"
-	"monopod/runner/ctrd/image"
-	"monopod/runner/ctrd/image/gc"
 )
 
 // Kinds of localapi.ImageNeed.
@@ -84,26 +80,4 @@ func (n *Images) Refused(r model.Input) {
 	for _, found := range imageField.FindAllSubmatch(b, -1) {
 		n.ref(string(found[1]), localapi.ImageNeed{Kind: NeedManifest, By: r.Input})
 	}
-}
-
-// ImageService reads and manages the images of a runtime.
-type ImageService interface {
-	// List returns all images with the pods that use them.
-	List(ctx context.Context) ([]ctrd.ImageUse, error)
-	// Pulls returns the pulls in progress of one image; of all if ref is empty.
-	Pulls(ctx context.Context, ref string) ([]model.Pull, error)
-	// Pull makes an image present.
-	Pull(ctx context.Context, ref string, policy corev1.PullPolicy) (*image.Image, error)
-	// Targets returns the references by the digests that they resolve to.
-	Targets(ctx context.Context, refs []string) (map[string][]string, error)
-	// Collect removes unused images.
-	Collect(ctx context.Context, c image.Collection) (image.Collected, error)
-	// Remove removes an image by its digest; with forced, even if a container uses it.
-	Remove(ctx context.Context, digest string, forced bool) error
-	// Disk returns the state of the image file system.
-	Disk() (gc.Disk, error)
-	// Changed receives a value when images were added or fewer are in use.
-	Changed() <-chan struct{}
-	// Wanted returns the size of an image for which the disk was too full since the last call; 0 if there was none.
-	Wanted() int64
 }

@@ -18,12 +18,12 @@ import (
 
 	"monopod/internal/config"
 	"monopod/internal/daemon/imagegc"
+	"monopod/internal/daemon/imageservice"
 	"monopod/internal/daemon/nodeevents"
 	"monopod/internal/daemon/sources"
 	"monopod/internal/daemon/state"
 	"monopod/internal/daemon/telemetry"
 	"monopod/internal/daemontest"
-	"monopod/internal/needs"
 	"monopod/internal/testfiles"
 	"monopod/manifests"
 	"monopod/node/admission"
@@ -191,7 +191,7 @@ func (someResources) Allocatable() corev1.ResourceList {
 
 // album are the images of a runtime.
 type album struct {
-	needs.ImageService
+	imageservice.Service
 	all  []ctrd.ImageUse
 	asks int
 }

@@ -16,8 +16,8 @@ import (
 	"strings"
 
 	"monopod/internal/config"
+	"monopod/internal/daemon/imageservice"
 	"monopod/internal/logfile"
-	"monopod/internal/needs"
 	"monopod/node/netinfo"
 	"monopod/runner/ctrd"
 	"monopod/runner/ctrd/bounded"
@@ -48,7 +48,7 @@ func OpenCtrd(ctx context.Context, cfg *config.Loaded, d Deps) (Runtime, error) 
 type ctrdRuntime struct{ *ctrd.Runtime }
 
 // Images implements Runtime.
-func (r ctrdRuntime) Images() needs.ImageService { return r.Runtime.Images() }
+func (r ctrdRuntime) Images() imageservice.Service { return r.Runtime.Images() }
 
 // CtrdConfig returns the configuration of the containerd runtime, with the paths of its programs.
 func CtrdConfig(cfg *config.Loaded, d Deps) (ctrd.Config, error) {

@@ -9,8 +9,8 @@ import (
 	"log/slog"
 
 	"monopod/internal/config"
+	"monopod/internal/daemon/imageservice"
 	"monopod/internal/daemon/telemetry"
-	"monopod/internal/needs"
 	"monopod/manifests"
 	"monopod/runner"
 	"monopod/runner/service"
@@ -35,7 +35,7 @@ type Runtime interface {
 	// SyncPins keeps exactly the images with these digests, even if their tags move. gone are those that are not present.
 	SyncPins(ctx context.Context, digests []string) (gone []string, err error)
 	// Images returns the image service.
-	Images() needs.ImageService
+	Images() imageservice.Service
 	// ReclaimContainers deletes exited containers that are no longer needed, and returns how many bytes that freed.
 	ReclaimContainers(ctx context.Context) (int64, error)
 	// Close releases the runtime. Containers keep running.

@@ -15,6 +15,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"monopod/internal/daemon/imageservice"
 	"monopod/internal/model"
 	"monopod/internal/needs"
 	"monopod/internal/units"
@@ -63,7 +64,7 @@ type Images struct {
 
 	mu sync.Mutex
 	// service is that of the open runtime, nil while none is open. preloaded: its image archives have been imported.
-	service   needs.ImageService
+	service   imageservice.Service
 	preloaded bool
 	// changes counts how often images were added or removed.
 	changes uint64
@@ -77,7 +78,7 @@ type reportedTrouble struct {
 }
 
 // Use sets the image service of the open runtime; nil: there is none.
-func (m *Images) Use(service needs.ImageService, preloaded bool) {
+func (m *Images) Use(service imageservice.Service, preloaded bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.service, m.preloaded = service, preloaded
@@ -108,7 +109,7 @@ func (m *Images) List(ctx context.Context) ([]ctrd.ImageUse, error) {
 }
 
 // Follow collects images of a runtime until ctx ends. It starts once imported is closed: preloaded images must not be collected before.
-func (m *Images) Follow(ctx context.Context, service needs.ImageService, imported <-chan struct{}) {
+func (m *Images) Follow(ctx context.Context, service imageservice.Service, imported <-chan struct{}) {
 	m.Use(service, false)
 	defer m.Use(nil, false)
 	select {
@@ -366,7 +367,7 @@ func (m *Images) Pull(ctx context.Context, r localapi.PullRequest, report func(l
 }
 
 // pullOne pulls an image and reports its progress.
-func pullOne(ctx context.Context, service needs.ImageService, ref string, policy corev1.PullPolicy, report func(localapi.PullEvent)) {
+func pullOne(ctx context.Context, service imageservice.Service, ref string, policy corev1.PullPolicy, report func(localapi.PullEvent)) {
 	began, ended := time.Now(), make(chan localapi.PullEvent, 1)
 	go func() {
 		img, err := service.Pull(ctx, ref, policy)

@@ -6,12 +6,12 @@ import (
 	"slices"
 	"strings"
 
-	"monopod/internal/needs"
+	"monopod/internal/daemon/imageservice"
 	"monopod/node/localapi"
 	"monopod/runner/ctrd/image"
 )
 
-func (m *Images) current() (service needs.ImageService, preloaded bool) {
+func (m *Images) current() (service imageservice.Service, preloaded bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.service, m.preloaded
@@ -40,7 +40,7 @@ func (m *Images) Remove(ctx context.Context, r localapi.ImageRemoval) (out local
 }
 
 // digestOf returns the digest of a present image, given its reference or its digest.
-func digestOf(ctx context.Context, service needs.ImageService, ref string) (string, error) {
+func digestOf(ctx context.Context, service imageservice.Service, ref string) (string, error) {
 	if strings.HasPrefix(ref, "sha256:") {
 		all, err := service.List(ctx)
 		if err != nil {
