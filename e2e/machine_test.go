@@ -3,8 +3,10 @@
 package e2e
 
 import (
+	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"runtime"
 	"strconv"
 	"strings"
@@ -45,7 +47,8 @@ func TestResourcesOfSwap(t *testing.T) {
 	if share < 6<<20 {
 		t.Fatalf("the share of %d bytes is too small to see anything", share)
 	}
-	in.put("some", sleeper("some", "dd if=/dev/zero of=/dev/shm/x bs=1M count=29; echo filled", fmt.Sprintf("    resources: {requests: {memory: %d}, limits: {memory: %d}}", request, limit)))
+	in.put("some", sleeper("some", "mkfifo /dev/shm/more; dd if=/dev/zero of=/dev/shm/x bs=1M count=20; cat /dev/shm/more; dd if=/dev/zero of=/dev/shm/y bs=1M count=7; echo filled",
+		fmt.Sprintf("    resources: {requests: {memory: %d}, limits: {memory: %d}}", request, limit)))
 	in.put("sure", sleeper("sure", "echo", "    resources: {limits: {cpu: 100m, memory: 24Mi}}"))
 	some, sure := in.ready("some"), in.ready("sure")
 	if got := readCgroup(t, containerCgroup(in, some), "memory.swap.max", ""); got != fmt.Sprint(share) {
@@ -54,11 +57,27 @@ func TestResourcesOfSwap(t *testing.T) {
 	if got := readCgroup(t, containerCgroup(in, sure), "memory.swap.max", ""); got != "0" {
 		t.Errorf("the guaranteed container may swap %s", got)
 	}
+	// A container that reaches its limit while the disk is busy is killed although there is swap: the kernel does not wait for the disk. So
+	// memory is swapped first, and it never reaches the limit.
+	reclaim := filepath.Join("/sys/fs/cgroup", containerCgroup(in, some), "memory.reclaim")
+	in.eventually("enough memory is swapped", func() error {
+		err := os.WriteFile(reclaim, []byte("1M"), 0) // EAGAIN: it was less
+		swapped, other := strconv.Atoi(readCgroup(t, containerCgroup(in, some), "memory.swap.current", ""))
+		if other != nil {
+			return other
+		}
+		if swapped < 5<<20 {
+			return errors.Join(fmt.Errorf("%d bytes are swapped", swapped), err)
+		}
+		return nil
+	})
+	if _, err := in.run("exec", "some", "--", "sh", "-c", "echo > /dev/shm/more"); err != nil {
+		t.Fatal(err)
+	}
 	in.eventually("the container holds more than its memory", func() error {
-		swapped := readCgroup(t, containerCgroup(in, some), "memory.swap.current", "")
 		out, err := in.run("logs", "some")
-		if err == nil && (!strings.Contains(out, "filled") || swapped == "0") {
-			err = fmt.Errorf("%s bytes are swapped, the log is %q", swapped, out)
+		if err == nil && !strings.Contains(out, "filled") {
+			err = fmt.Errorf("the log is %q", out)
 		}
 		return err
 	})
