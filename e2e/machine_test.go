@@ -75,9 +75,10 @@ func TestResourcesOfSwap(t *testing.T) {
 		t.Fatal(err)
 	}
 	in.eventually("the container holds more than its memory", func() error {
+		swapped := readCgroup(t, containerCgroup(in, some), "memory.swap.current", "")
 		out, err := in.run("logs", "some")
-		if err == nil && !strings.Contains(out, "filled") {
-			err = fmt.Errorf("the log is %q", out)
+		if err == nil && (!strings.Contains(out, "filled") || swapped == "0") {
+			err = fmt.Errorf("%s bytes are swapped, the log is %q", swapped, out)
 		}
 		return err
 	})

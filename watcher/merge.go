@@ -120,7 +120,8 @@ type conflicts struct {
 	byInput map[string]*conflict
 	// inputs are those of byInput in the order in which they came.
 	inputs []manifests.Origin
-	lost   model.Overridden
+	// lost is what the inputs do not contribute.
+	lost model.Overridden
 }
 
 // conflict is what an input does not contribute, by the names of pods and of objects, and why.

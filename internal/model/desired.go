@@ -13,7 +13,7 @@ type Desired struct {
 	Pods []*manifests.Pod
 	// Objects and Workloads are the other documents in the same order, one for each identity.
 	Objects, Workloads []*manifests.Object
-	// Overridden are the definitions that do not count because a source of higher precedence has the same name.
+	// Overridden are not in effect, because an earlier definition has the same name.
 	Overridden Overridden
 	// Reported holds the names of the sources that have been read in this run. Only pods of these sources may be removed when they
 	// are missing from Pods.
@@ -31,7 +31,7 @@ type Desired struct {
 	Incomplete bool
 }
 
-// Overridden are pods and other documents that do not count, because a pod or document of the same name does.
+// Overridden are definitions of pods and of other objects that are not in effect.
 type Overridden struct {
 	Pods    []*manifests.Pod
 	Objects []*manifests.Object

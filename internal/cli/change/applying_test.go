@@ -250,26 +250,27 @@ func TestAPodMovesBetweenSourcesWithoutARestart(t *testing.T) {
 			return nil
 		})
 	}
-	// now: what was applied or deleted has been read when the command returns. The other source may lose the pod at once.
-	now := func(want bool) {
+	// Nothing waits for it: when a command returns, what it applied or deleted has been read. The other source may lose the pod at once.
+	conflict := func(want bool) {
 		t.Helper()
 		r := d.Cmd("get", "sources")
 		if strings.Contains(r.Stdout, "Conflict") != want || strings.Contains(r.Stdout, "is already defined in "+manifest+":1") != want {
-			t.Errorf("a conflict is not reported as %v: %s", want, r.Stdout)
+			t.Errorf("a conflict is reported: want %v: %s", want, r.Stdout)
 		}
 	}
 	d.Says(0, "pod/web created\n", "warning: pod/web is defined in $DIR/manifests/web.yaml:1 too, which takes precedence until it is removed there\n", "apply", "-f", d.File("web.yaml", text))
-	now(true)
+	conflict(true)
+	at(manifest)
 	if err := os.Remove(manifest); err != nil {
 		t.Fatal(err)
 	}
 	at(stored)
-	now(false)
+	conflict(false)
 	d.Put("web.yaml", text)
 	at(manifest)
-	now(true)
+	conflict(true)
 	d.Says(0, "pod/web deleted\n", "warning: pod/web continues to run: it is defined in $DIR/manifests/web.yaml:1 too\n", "delete", "pod", "web")
-	now(false)
+	conflict(false)
 	// The reverse: it disappears first, within the grace period of its source. Everything but the request was prepared before.
 	p := d.Program()
 	in, input := io.Pipe()
@@ -293,7 +294,7 @@ func TestAPodMovesBetweenSourcesWithoutARestart(t *testing.T) {
 	if got := <-code; got != 0 || out.String() != "pod/web created\n" || errs.String() != "warning: pod/web is defined in "+manifest+":1 too, which takes precedence until it is removed there\n" {
 		t.Errorf("apply: code %d: %s%s", got, out, errs)
 	}
-	now(true)
+	conflict(true)
 	d.Put("web.yaml", daemontest.PodYAML("other", runtimetest.ScriptServe)) // it does not come again
 	at(stored)
 	after := d.Pod("web")

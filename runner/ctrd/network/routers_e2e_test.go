@@ -57,7 +57,6 @@ func hasLinkLocal(t *testing.T, p network.Pod) (yes bool) {
 // advertise sends two router advertisements from a pod to all on its link.
 func advertise(t *testing.T, p network.Pod) {
 	t.Helper()
-	awaited(t, "the pod has a link-local address", func() bool { return hasLinkLocal(t, p) })
 	err := netbed.InNet(t, p.NetNS, func() error {
 		eth, err := netlink.LinkByName(link.Interface)
 		if err != nil {
@@ -111,10 +110,11 @@ func awaited(t *testing.T, what string, done func() bool) {
 	}
 }
 
-// advertised has a pod advertise itself, until a device has received that twice: the first is dealt with then. What is sent before the link of
-// the device delivers is lost.
+// advertised has a pod send router advertisements until a device has received two: the kernel has handled the first one then. What is sent
+// before the link of the device works is lost.
 func advertised(t *testing.T, p network.Pod, netns, device string) {
 	t.Helper()
+	awaited(t, "the pod has a link-local address", func() bool { return hasLinkLocal(t, p) })
 	before := received(t, netns, device)
 	awaited(t, "advertisements arrive at "+device, func() bool {
 		advertise(t, p)
