@@ -82,6 +82,8 @@ type Input struct {
 	Labels map[string]string
 	// LabelsLost reports that the machine may have more labels than Labels: pods that select by others wait.
 	LabelsLost bool
+	// Spaces are the boundaries between sources; nil means that there are none.
+	Spaces *manifests.Spaces
 	// Platform is the platform of the machine. Labels may contain a different one set by the operator.
 	Platform manifests.Platform
 }
@@ -96,11 +98,11 @@ type Decision struct {
 
 // Decide returns the desired pods that must wait for a host port in use by another pod, for a place or for resources, and the pods to be
 // stopped for one of higher priority. Running pods come first, because neither an edit of one pod nor a restart of the agent may stop
-// another; the rest are ordered by priority, then by the order of Desired. The kubelet decides once for each pod; monopod decides again
+// another; the rest are ordered by priority, those of the local space first, then by the order of Desired. The kubelet decides once for each pod; monopod decides again
 // whenever something changes.
 func Decide(a Input) Decision {
 	d := newAdmitter(a)
-	for _, pod := range byPriority(a.Desired) {
+	for _, pod := range byPriority(a.Desired, a.Spaces) {
 		if h := d.admit(pod); h != nil {
 			d.Held[pod.Key()] = *h
 		}
@@ -108,10 +110,20 @@ func Decide(a Input) Decision {
 	return d.Decision
 }
 
-// byPriority sorts pods: highest priority first, then oldest first, then in the original order.
-func byPriority(pods []*manifests.Pod) []*manifests.Pod {
+// byPriority sorts pods: those of the local space first, then highest priority first, then oldest first, then in the original order. Other
+// sources choose the priorities of their pods themselves.
+func byPriority(pods []*manifests.Pod, within *manifests.Spaces) []*manifests.Pod {
 	sorted := slices.Clone(pods)
+	others := func(p *manifests.Pod) int {
+		if within.Of(p.Origin.Source) == manifests.LocalSpace {
+			return 0
+		}
+		return 1
+	}
 	slices.SortStableFunc(sorted, func(a, b *manifests.Pod) int {
+		if c := others(a) - others(b); c != 0 {
+			return c
+		}
 		if c := cmp.Compare(manifests.PriorityOf(b).Value, manifests.PriorityOf(a).Value); c != 0 {
 			return c
 		}
@@ -277,12 +289,15 @@ func (d *admitter) makeRoom(pod *manifests.Pod, missing []lack, held *runner.Hel
 	return true
 }
 
-// candidates returns the pods that a pod may preempt.
+// candidates returns the pods that a pod may preempt: none of another space, except for a pod of the local one.
 func (d *admitter) candidates(pod *manifests.Pod) []candidate {
 	by := manifests.PriorityOf(pod)
 	var all []candidate
 	for key, h := range d.Known {
 		if _, chosen := d.Preempted[key]; chosen || h.Pod == nil || !h.active() || h.Leaving || key == pod.Key() || manifests.Protected(h.Pod.Object) || !preemptable(by, h.Priority) {
+			continue
+		}
+		if !d.Spaces.Takes(pod.Origin.Source, h.Pod.Origin.Source) {
 			continue
 		}
 		all = append(all, candidate{key, manifests.QOSClass(h.Pod.Object), d.requests[key]})

@@ -30,6 +30,15 @@ func holdings(pods ...*manifests.Pod) map[manifests.Key]admit.Holding {
 	return all
 }
 
+// local are the sources of the local space.
+var local = &manifests.Spaces{Local: []string{"file", "applied"}}
+
+// of returns a pod as one of a source.
+func of(source string, p *manifests.Pod) *manifests.Pod {
+	p.Origin.Source = source
+	return p
+}
+
 func changed(h map[manifests.Key]admit.Holding, name string, change func(*admit.Holding)) map[manifests.Key]admit.Holding {
 	v := h[key(name)]
 	change(&v)
@@ -157,6 +166,30 @@ func TestPodThatDoesNotFitReportsExactShortage(t *testing.T) {
 			"not for one that says so",
 			pods{edited(requesting("m", "3", "", "9"), func(p *corev1.Pod) { p.Spec.PreemptionPolicy = new(corev1.PreemptNever) })},
 			holdings(requesting("l", "3", "", "1")), nil,
+			"m:OutOfcpu: Node didn't have enough resource: cpu, requested: 3000, used: 3000, capacity: 4000",
+		},
+		{
+			"not those of another space",
+			pods{of("fleet", requesting("m", "3", "", "2000000000"))},
+			holdings(of("file", requesting("l", "3", "", "1"))), func(a *admit.Input) { a.Spaces = local },
+			"m:OutOfcpu: Node didn't have enough resource: cpu, requested: 3000, used: 3000, capacity: 4000",
+		},
+		{
+			"those of its own",
+			pods{of("fleet", requesting("m", "3", "", "2"))},
+			holdings(of("fleet", requesting("l", "3", "", "1"))), func(a *admit.Input) { a.Spaces = local },
+			"m:OutOfcpu: Node didn't have enough resource: cpu, requested: 3000, used: 3000, capacity: 4000; preempted: default/l l<-m",
+		},
+		{
+			"the local space preempts those of others",
+			pods{of("applied", requesting("m", "3", "", "2"))},
+			holdings(of("fleet", requesting("l", "3", "", "1"))), func(a *admit.Input) { a.Spaces = local },
+			"m:OutOfcpu: Node didn't have enough resource: cpu, requested: 3000, used: 3000, capacity: 4000; preempted: default/l l<-m",
+		},
+		{
+			"and comes first",
+			pods{of("fleet", requesting("m", "3", "", "2000000000")), of("file", requesting("l", "3", "", ""))},
+			nil, func(a *admit.Input) { a.Spaces = local },
 			"m:OutOfcpu: Node didn't have enough resource: cpu, requested: 3000, used: 3000, capacity: 4000",
 		},
 		{

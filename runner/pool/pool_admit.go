@@ -15,7 +15,7 @@ import (
 // or a node.
 func (p *registry) admitLocked() admit.Decision {
 	crowded := p.crowdedLocked()
-	a := admit.Input{Known: map[manifests.Key]admit.Holding{}, Listed: p.listed, Blind: !p.listed, Node: p.cfg.NodeName, Labels: p.cfg.NodeLabels, LabelsLost: p.cfg.LabelsLost, Platform: p.cfg.Platform}
+	a := admit.Input{Known: map[manifests.Key]admit.Holding{}, Listed: p.listed, Blind: !p.listed, Node: p.cfg.NodeName, Labels: p.cfg.NodeLabels, LabelsLost: p.cfg.LabelsLost, Platform: p.cfg.Platform, Spaces: p.cfg.Spaces}
 	if crowded {
 		a.MaxPods, a.Room = p.cfg.MaxPods, p.cfg.Room
 	}
