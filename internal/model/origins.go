@@ -28,6 +28,15 @@ func (o *Origins) SameSpace(a, b *corev1.Pod) bool { return o == nil || o.space(
 // Local reports whether a pod is of the local space.
 func (o *Origins) Local(p *corev1.Pod) bool { return o == nil || o.space(p) == spaces.Local }
 
+// Shows reports whether pods of a source see a Service. All see that of the Kubernetes API, which no source defines.
+func (o *Origins) Shows(s *corev1.Service, source string) bool {
+	if o == nil {
+		return true
+	}
+	owner := o.Services[manifests.Key{Namespace: s.Namespace, Name: s.Name}]
+	return owner == "" || o.Spaces.Sees(source, owner, "Service", s.Namespace)
+}
+
 // Offers reports whether a Service is of the local space, as is that of the Kubernetes API, which no source defines.
 func (o *Origins) Offers(s *corev1.Service) bool {
 	if o == nil {

@@ -66,8 +66,8 @@ type Config struct {
 	// Resolver returns the addresses of the built-in DNS server, which pods use if ClusterDNS is empty; nil: none.
 	Resolver      func() []string
 	ClusterDomain string
-	// Services returns the environment variables of the Services in a namespace; nil means none.
-	Services func(namespace string) map[string]string
+	// Services returns the environment variables of the Services in a namespace that pods of a source see; nil means none.
+	Services func(source, namespace string) map[string]string
 	// API is the Kubernetes API of this machine; if nil, pods cannot use it.
 	API spec.API
 	// ResolvConf is the host's resolver configuration; empty: none.

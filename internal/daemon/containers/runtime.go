@@ -63,8 +63,8 @@ type Deps struct {
 	Events runner.Recorder
 	// NameServers returns the addresses of monopod's own DNS server for pods; nil: there is none.
 	NameServers func() []string
-	// Services returns the environment variables of the Services in a namespace; nil means none.
-	Services func(namespace string) map[string]string
+	// Services returns the environment variables of the Services in a namespace that pods of a source see; nil means none.
+	Services func(source, namespace string) map[string]string
 	// API is the Kubernetes API of this machine; if nil, pods cannot use it.
 	API spec.API
 	// Connection is called with an error when containerd stops answering, and with nil when it answers again. It may be nil.

@@ -219,19 +219,20 @@ func (n *Manager) APIAddress() netip.AddrPort {
 	return netip.AddrPortFrom(ip, 443)
 }
 
-// Variables returns the environment variables of the Services in a namespace. The map is shared and must not be modified.
-func (n *Manager) Variables(namespace string) map[string]string {
+// Variables returns the environment variables of the Services in a namespace that pods of a source see. The map is shared and must not be
+// modified.
+func (n *Manager) Variables(source, namespace string) map[string]string {
 	withoutAPI := n.APIAddress().IsValid() // only pods that use the API get its address
 	all, known := n.cfg.State.Services()
 	all = n.withAPI(all)
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	given := n.assignLocked(all, known)
-	if v := &n.variables; v.all == nil || v.namespace != namespace || v.withoutAPI != withoutAPI {
-		if withoutAPI {
-			given = slices.DeleteFunc(slices.Clone(given), func(s *corev1.Service) bool { return s.Namespace == corev1.NamespaceDefault && s.Name == apiName })
-		}
-		n.variables = variables{namespace, withoutAPI, service.Env(given, namespace)}
+	if v := &n.variables; v.all == nil || v.source != source || v.namespace != namespace || v.withoutAPI != withoutAPI {
+		seen := slices.DeleteFunc(slices.Clone(given), func(s *corev1.Service) bool {
+			return withoutAPI && s.Namespace == corev1.NamespaceDefault && s.Name == apiName || !n.config.Origins.Shows(s, source)
+		})
+		n.variables = variables{source, namespace, withoutAPI, service.Env(seen, namespace)}
 	}
 	return n.variables.all
 }

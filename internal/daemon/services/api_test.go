@@ -47,7 +47,7 @@ func TestTheServiceOfTheAPIExistsOncePodsUseIt(t *testing.T) {
 		if led != c.want {
 			t.Errorf("%s: %+v", name, f.table)
 		}
-		if _, told := n.Variables("default")["KUBERNETES_SERVICE_HOST"]; told != c.written {
+		if _, told := n.Variables("file", "default")["KUBERNETES_SERVICE_HOST"]; told != c.written {
 			t.Errorf("%s: all pods are told of it: %t", name, told)
 		}
 	}

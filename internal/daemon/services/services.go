@@ -72,9 +72,9 @@ type Config struct {
 	Checked func()
 }
 
-// variables are the environment variables of the Services in a namespace.
+// variables are the environment variables of the Services in a namespace that pods of a source see.
 type variables struct {
-	namespace string
+	source, namespace string
 	// withoutAPI reports that the Service of the Kubernetes API is left out.
 	withoutAPI bool
 	all        map[string]string

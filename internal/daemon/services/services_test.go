@@ -203,7 +203,7 @@ func TestServicesHaveAddressesOfTheConfiguredRanges(t *testing.T) {
 		if tt.want == "" && got != "" || !strings.HasPrefix(got, tt.want) {
 			t.Errorf("%s: %q", tt.name, got)
 		}
-		if vars := n.Variables("default"); (vars["FRONT_SERVICE_HOST"] != got) || tt.want == "" && len(vars) > 0 {
+		if vars := n.Variables("file", "default"); (vars["FRONT_SERVICE_HOST"] != got) || tt.want == "" && len(vars) > 0 {
 			t.Errorf("%s: %v", tt.name, vars)
 		}
 		if switched := tt.want == "" && n.cfg.Rules != nil; switched != (f.removed == 1) {
@@ -493,11 +493,11 @@ func TestLoadBalancersFollowTheAddressOfTheMachine(t *testing.T) {
 		t.Error("there is no such Service")
 	}
 	// All containers of a namespace that start share the variables.
-	vars := n.Variables("default")
-	if a := testing.AllocsPerRun(10, func() { n.Variables("default") }); a > 10 {
+	vars := n.Variables("file", "default")
+	if a := testing.AllocsPerRun(10, func() { n.Variables("file", "default") }); a > 10 {
 		t.Errorf("%.0f allocations for the variables of a namespace that are known", a)
 	}
-	if other := n.Variables("other"); len(other) > 0 || !maps.Equal(n.Variables("default"), vars) {
+	if other := n.Variables("file", "other"); len(other) > 0 || !maps.Equal(n.Variables("file", "default"), vars) {
 		t.Errorf("%v in another namespace", other)
 	}
 }
@@ -512,8 +512,25 @@ func TestServicesOfAnAPIServerKeepTheirAddresses(t *testing.T) {
 	if got := n.Allocated("default", "front").Spec.ClusterIP; got != "192.0.2.9" {
 		t.Error(got)
 	}
-	if vars := n.Variables("default"); vars["FRONT_SERVICE_HOST"] != "192.0.2.9" {
+	if vars := n.Variables("file", "default"); vars["FRONT_SERVICE_HOST"] != "192.0.2.9" {
 		t.Error(vars)
+	}
+}
+
+// TestVariablesAreOfServicesThatThePodSees: a pod would connect to what another source names like what it expects.
+func TestVariablesAreOfServicesThatThePodSees(t *testing.T) {
+	f := newFake()
+	f.services = []*corev1.Service{front()}
+	f.origins = &model.Origins{
+		Spaces:   &manifests.Spaces{Local: []string{"file", "applied"}, Sharing: map[string][]string{"shop": {"fleet/default"}}},
+		Services: map[manifests.Key]string{{Namespace: "default", Name: "front"}: "fleet"},
+	}
+	n := network(t.TempDir(), "10.87.0.0/16", both, f)
+	n.Prepare(t.Context())
+	for source, want := range map[string]bool{"fleet": true, "shop": true, "file": false, "other": false, config.SourceAPIServer: false} {
+		if _, got := n.Variables(source, "default")["FRONT_SERVICE_HOST"]; got != want {
+			t.Errorf("variables for a pod of %s: %t", source, got)
+		}
 	}
 }
 

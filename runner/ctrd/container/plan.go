@@ -58,8 +58,8 @@ type Planner struct {
 	BootID        string
 	// Facts returns the current facts about the machine.
 	Facts func() spec.Host
-	// Services returns the environment variables of the Services in a namespace; nil means none.
-	Services func(namespace string) map[string]string
+	// Services returns the environment variables of the Services in a namespace that pods of a source see; nil means none.
+	Services func(source, namespace string) map[string]string
 	// API is the Kubernetes API of this machine; if nil, pods cannot use it.
 	API spec.API
 	Log *slog.Logger
@@ -100,7 +100,7 @@ func (r *Planner) checkContainer(ctx context.Context, p *manifests.Pod, c *corev
 	if err != nil {
 		return err
 	}
-	in := spec.Input{Pod: pod, Container: c.Name, Image: img.Config, User: user, Refs: p.Refs, Host: r.Facts(), Services: r.services(pod)}
+	in := spec.Input{Pod: pod, Container: c.Name, Image: img.Config, User: user, Refs: p.Refs, Host: r.Facts(), Services: r.services(pod, p.Origin.Source)}
 	if volume.WantsRecursiveReadOnly(c) {
 		class, err := manifests.RuntimeOf(p)
 		if err != nil {
@@ -118,12 +118,12 @@ func (r *Planner) checkContainer(ctx context.Context, p *manifests.Pod, c *corev
 	return r.Profiles.CheckProfiles(in)
 }
 
-// services returns the environment variables of Services for a pod, and those of the API if the pod uses it; the latter cannot be disabled
+// services returns the environment variables of Services for a pod of a source, and those of the API if the pod uses it; the latter cannot be disabled
 // by a field.
-func (r *Planner) services(pod *corev1.Pod) map[string]string {
+func (r *Planner) services(pod *corev1.Pod, source string) map[string]string {
 	var all map[string]string
 	if r.Services != nil && (pod.Spec.EnableServiceLinks == nil || *pod.Spec.EnableServiceLinks) {
-		all = r.Services(pod.Namespace)
+		all = r.Services(source, pod.Namespace)
 	}
 	if r.API == nil {
 		return all
@@ -181,7 +181,7 @@ func (r *Planner) input(ctx context.Context, q volume.Request) (spec.Input, erro
 		Volumes:   volumes,
 		Refs:      q.Refs,
 		Host:      r.Facts(),
-		Services:  r.services(pod),
+		Services:  r.services(pod, q.Source),
 	}
 	if in.EnvFiles, err = r.Volumes.ReadEnvFiles(string(pod.UID), q.Container); err != nil {
 		return spec.Input{}, fault.Step(runner.ReasonCreateContainerConfigError, err)
@@ -250,7 +250,7 @@ func (r *Planner) planContainer(ctx context.Context, key manifests.Key, pod *man
 	if err != nil {
 		return nil, fault.Step(runner.ReasonCreateContainerError, err)
 	}
-	in, err := r.input(ctx, volume.Request{Pod: pod.Object, Refs: pod.Refs, Images: pod.Images, Container: c, Image: img, Sandbox: sb, ID: id, Message: message})
+	in, err := r.input(ctx, volume.Request{Pod: pod.Object, Source: pod.Origin.Source, Refs: pod.Refs, Images: pod.Images, Container: c, Image: img, Sandbox: sb, ID: id, Message: message})
 	if err != nil {
 		return nil, errors.Join(err, removeMessageFile(message))
 	}

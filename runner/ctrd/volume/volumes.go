@@ -178,8 +178,10 @@ func (r *Pods) ReadEnvFiles(uid string, c *corev1.Container) (map[spec.EnvFile]s
 
 // Request is the input of a spec besides the configuration.
 type Request struct {
-	Pod  *corev1.Pod
-	Refs *manifests.Refs
+	Pod *corev1.Pod
+	// Source is where the pod is defined.
+	Source string
+	Refs   *manifests.Refs
 	// Images are those of manifests.Pod.
 	Images    map[string]string
 	Container *corev1.Container
