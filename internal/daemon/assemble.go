@@ -106,7 +106,7 @@ func newMachineParts(c *core) (*machineParts, error) {
 func newApplier(c *core) *apply.Applier {
 	return &apply.Applier{
 		Store: c.applied, State: c.state, Policy: c.cfg.Policy(config.SourceApplied), Order: c.cfg.SourceNames(), Log: c.deps.Log,
-		VisibleTimeout: c.deps.Machine.VisibleTimeout,
+		VisibleTimeout: c.deps.Machine.VisibleTimeout, Node: c.cfg.NodeName,
 	}
 }
 

@@ -38,7 +38,7 @@ type desiredLoop struct {
 func newDesiredLoop(c *core, sources []watcher.Source) *desiredLoop {
 	return &desiredLoop{
 		log: c.deps.Log, watcher: watcher.New(c.deps.Log, sources...), applied: c.applied, events: c.events, inputs: nodeevents.NewInputs(c.events),
-		publish: func(d model.Desired) { c.state.Publish(d); c.memory.Touch() }, outlook: outlook.New(c.deps.Log, c.state.Spaces), copies: c.cfg.CopiesDirectory(),
+		publish: func(d model.Desired) { c.state.Publish(d); c.memory.Touch() }, outlook: outlook.New(c.deps.Log, c.state.Spaces, c.cfg.NodeName), copies: c.cfg.CopiesDirectory(),
 	}
 }
 

@@ -33,6 +33,8 @@ type Input struct {
 	Partial bool
 	// Platform is that of the machine.
 	Platform manifests.Platform
+	// Node is the name of the machine; empty if it is not known.
+	Node string
 }
 
 // most is how many warnings there are at most: more are of one kind.
@@ -48,6 +50,7 @@ func Of(in Input) []*manifests.Error {
 	c.units = append(around, units(in.Documents)...)
 	for _, u := range c.units[len(around):] {
 		c.platform(u)
+		c.node(u)
 		c.quantities(u)
 		c.users(u)
 		c.affinity(u)
@@ -171,6 +174,13 @@ func (u *unit) containers(f func(path string, c *corev1.Container)) {
 func (c *checker) platform(u *unit) {
 	if m := c.Platform.Mismatch(u.spec); m != nil {
 		c.warn(u.about(m.Field, "it is never started on this machine: "+m.String(), "remove it, or run it on another machine"))
+	}
+}
+
+// node warns of pods that a cluster would run on another machine.
+func (c *checker) node(u *unit) {
+	if name := u.spec.NodeName; name != "" && c.Node != "" && name != c.Node {
+		c.warn(u.about("spec.nodeName", fmt.Sprintf("it runs on this machine, %s, although it names %s", c.Node, name), "remove it, or choose machines with spec.nodeSelector"))
 	}
 }
 

@@ -24,7 +24,7 @@ func of(t *testing.T, partial bool, docs ...string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return lines(warn.Input{Documents: documents(c), Checked: "in these files", Partial: partial, Platform: manifests.Platform{OS: "linux", Arch: "amd64"}})
+	return lines(warn.Input{Documents: documents(c), Checked: "in these files", Partial: partial, Platform: manifests.Platform{OS: "linux", Arch: "amd64"}, Node: "here"})
 }
 
 func documents(c *manifests.Content) warn.Documents {
@@ -99,6 +99,8 @@ func TestWhatWillWaitIsWarnedOf(t *testing.T) {
 		{"a PriorityClass that is built in", []string{aPod("a", "", ", priorityClassName: system-node-critical")}, ""},
 		{"in a workload", []string{fmt.Sprintf(head, "Deployment", 1, ", envFrom: [{configMapRef: {name: c}}]", "", "")}, "f:1: deployment default/web: spec.template.spec.containers[0].envFrom[0].configMapRef.name: there is no ConfigMap default/c"},
 		{"another machine", []string{aPod("a", "", ", nodeSelector: {kubernetes.io/arch: s390x}")}, "spec.nodeSelector: it is never started on this machine: it requires kubernetes.io/arch=s390x"},
+		{"another machine by name", []string{fmt.Sprintf(head, "Deployment", 2, "", ", nodeName: there", "")}, "f:1: deployment default/web: spec.template.spec.nodeName: it runs on this machine, here, although it names there; remove it, or choose machines with spec.nodeSelector"},
+		{"this machine by name", []string{aPod("a", "", ", nodeName: here")}, ""},
 		{"a host port of several", []string{fmt.Sprintf(head, "Deployment", 2, port, "", "")}, "spec.template.spec.containers[0].ports[0]: its 2 pods cannot share host port 8080/TCP"},
 		{"a port of the host's network of several", []string{fmt.Sprintf(head, "Deployment", 2, ", ports: [{containerPort: 80}]", ", hostNetwork: true", "")}, "cannot share host port 80/TCP"},
 		{"a host port of one", []string{fmt.Sprintf(head, "Deployment", 1, port, "", "")}, ""},

@@ -42,6 +42,8 @@ type Applier struct {
 	// Order lists the sources by precedence. Applied objects cannot override those before config.SourceApplied.
 	Order []string
 	Log   *slog.Logger
+	// Node is the name of the machine.
+	Node string
 	// VisibleTimeout bounds how long an answer waits until clients can see the change; 0: 2 seconds.
 	VisibleTimeout time.Duration
 

@@ -33,7 +33,7 @@ func (a *Applier) read(files []localapi.ManifestFile) (c content) {
 	}
 	d, _ := a.State.Desired()
 	own := func(id manifests.ObjectID, _ manifests.Origin) bool { return replaced[id] }
-	verdict.Outlook(all, warn.Input{Around: verdict.Besides(d, a.State.Spaces, config.SourceApplied, own)})
+	verdict.Outlook(all, warn.Input{Around: verdict.Besides(d, a.State.Spaces, config.SourceApplied, own), Node: a.Node})
 	for _, v := range all {
 		c.warnings = append(c.warnings, v.WarningLines()...)
 	}

@@ -26,15 +26,16 @@ const Delay = time.Second
 type Outlook struct {
 	log    *slog.Logger
 	spaces *manifests.Spaces
+	node   string
 	// latest has the desired state that has not been judged, if there is one.
 	latest chan model.Desired
 	// logged are the current warnings: one that comes again after it was gone is logged again. It is used by the goroutine of Run only.
 	logged map[string]bool
 }
 
-// New returns an Outlook; spaces are the boundaries between sources.
-func New(log *slog.Logger, spaces *manifests.Spaces) *Outlook {
-	return &Outlook{log: log, spaces: spaces, latest: make(chan model.Desired, 1)}
+// New returns an Outlook; spaces are the boundaries between sources, node is the name of the machine.
+func New(log *slog.Logger, spaces *manifests.Spaces, node string) *Outlook {
+	return &Outlook{log: log, spaces: spaces, node: node, latest: make(chan model.Desired, 1)}
 }
 
 // Take replaces the desired state to be judged. It does not wait. Only one goroutine may call it.
@@ -72,7 +73,7 @@ func (o *Outlook) look(d model.Desired) {
 	delete(all, spaces.APIServer)
 	for _, source := range slices.Sorted(maps.Keys(all)) {
 		mine := func(_ manifests.ObjectID, at manifests.Origin) bool { return at.Source == source }
-		in := warn.Input{Documents: all[source], Around: verdict.Besides(d, o.spaces, source, mine), Partial: !d.Complete()}
+		in := warn.Input{Documents: all[source], Around: verdict.Besides(d, o.spaces, source, mine), Partial: !d.Complete(), Node: o.node}
 		for _, w := range verdict.Warnings(in) {
 			text := w.Error()
 			if logged[text] = true; !o.logged[text] {

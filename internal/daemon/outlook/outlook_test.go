@@ -21,7 +21,7 @@ func TestTheDaemonLogsTheWarningsOfValidateOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
-		o := outlook.New(slog.New(slog.NewTextHandler(&log, nil)), &manifests.Spaces{Local: []string{config.SourceFile, config.SourceApplied}})
+		o := outlook.New(slog.New(slog.NewTextHandler(&log, nil)), &manifests.Spaces{Local: []string{config.SourceFile, config.SourceApplied}}, "here")
 		go o.Run(t.Context()) //nolint:errcheck // nil
 		const reader = "apiVersion: v1\nkind: Pod\nmetadata: {name: POD}\nspec: {containers: [{name: a, image: b, envFrom: [{configMapRef: {name: app}}]}]}\n"
 		d := model.Desired{Order: []string{config.SourceFile, config.SourceApplied, "fleet", spaces.APIServer}, Reported: map[string]bool{}}
@@ -73,5 +73,8 @@ func TestTheDaemonLogsTheWarningsOfValidateOnce(t *testing.T) {
 		logs("it was gone for a moment")
 		d.Objects = before
 		logs("it is gone", "pod default/local: ")
+		give("fleet", "names", "apiVersion: v1\nkind: Pod\nmetadata: {name: there}\nspec: {nodeName: there, containers: [{name: a, image: b}]}\n---\n"+
+			"apiVersion: v1\nkind: Pod\nmetadata: {name: here}\nspec: {nodeName: here, containers: [{name: a, image: b}]}\n")
+		logs("a pod for another machine", "names.yaml:1: pod default/there: spec.nodeName: it runs on this machine, here, although it names there")
 	})
 }
