@@ -173,7 +173,7 @@ conformance-control-plane: conformance-programs e2e-tests
 
 # ---- running and testing -------------------------------------------------------------------------------------
 
-.PHONY: run test test-all unit random attack e2e e2e-binaries e2e-tests still-tests soak soak-api figures-api vm-test vm-powercut vm-systemd-test lint fmt format generate bench bench-scale clean
+.PHONY: run test test-all unit random attack e2e e2e-binaries e2e-tests still-tests soak soak-api figures-api vm-test vm-powercut vm-systemd-test lint fmt format generate bench bench-scale bench-peers clean
 
 ## run: the hello example on this machine; Ctrl-C removes it
 run:
@@ -283,6 +283,26 @@ bench: build $(CACHE)/bench/images/stamp.tar
 	$(GO) build -o $(BIN)/tools/bench ./e2e/bench
 	$(BIN)/tools/bench -bin $(BIN) -images $(CACHE)/bench/images -o $(CACHE)/bench.json $(BENCH)
 	$(GO) test -run '^$$' -bench . -benchtime 200ms ./manifests/decode ./watcher/file ./node/events ./runner/...
+
+# What people use today, from its own modules.
+PEERS := $(BIN)/peers
+
+$(PEERS)/kubelet: $(KUBE_MOD)
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags "-s -w $(KUBE_LINK)" -modfile=$< -o $@ k8s.io/kubernetes/cmd/kubelet
+
+$(PEERS)/containerd $(PEERS)/containerd-shim-runc-v2: $(MODULES)/containerd.mod $(MODULES)/containerd.sum
+	$(STATIC) -modfile=$(MODULES)/containerd.mod -o $@ github.com/containerd/containerd/v2/cmd/$(@F)
+
+$(PEERS)/pause.tar: $(KUBE_MOD)
+	mkdir -p $(PEERS)
+	gcc -Os -static -s -DVERSION=bench -o $(PEERS)/pause "$$($(GO) list -m -modfile=$< -f '{{.Dir}}' k8s.io/kubernetes)/build/pause/linux/pause.c"
+	$(GO) run ./examples/mkimage -o $@ -name monopod.dev/pause:1 $(PEERS)/pause
+
+## bench-peers: the same pods on a kubelet with containerd, on podman, and on monopod, each alone: the table of README (half an hour)
+bench-peers: build $(CACHE)/bench/images/stamp.tar $(addprefix $(PEERS)/,kubelet containerd containerd-shim-runc-v2 pause.tar)
+	.ci/install peers
+	$(GO) build -o $(BIN)/tools/bench ./e2e/bench
+	$(BIN)/tools/bench -peers -reps 5 -rounds 3 -bin $(BIN) -images $(CACHE)/bench/images -o $(CACHE)/bench-peers.json
 
 ## bench-scale: 1,000 to 10,000 pods: the whole daemon from real files to a runtime in memory, and the parts of it
 bench-scale:

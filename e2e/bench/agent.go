@@ -19,20 +19,21 @@ import (
 
 // agent is the monopod under test.
 type agent struct {
-	b         *bench
-	manifests string
-	socket    string
-	log       string
-	cmd       *exec.Cmd
+	files
+
+	b      *bench
+	socket string
+	log    string
+	cmd    *exec.Cmd
 }
 
 func startAgent(ctx context.Context, b *bench) (*agent, error) {
-	a := &agent{b: b, manifests: filepath.Join(b.work, "manifests"), socket: filepath.Join(b.state, "agent", "monopod.sock"), log: filepath.Join(b.work, "monopod.log")}
-	if err := os.MkdirAll(a.manifests, 0o755); err != nil {
+	a := &agent{b: b, files: files{dir: filepath.Join(b.work, "manifests"), stamps: b.stamps}, socket: filepath.Join(b.state, "agent", "monopod.sock"), log: filepath.Join(b.work, "monopod.log")}
+	if err := os.MkdirAll(a.dir, 0o755); err != nil {
 		return nil, err
 	}
 	lines := []string{
-		"staticPodPath: " + a.manifests,
+		"staticPodPath: " + a.dir,
 		"rootDirectory: " + filepath.Join(b.work, "root"),
 		"stateDirectory: " + filepath.Join(b.state, "agent"),
 		"podLogsDir: " + filepath.Join(b.work, "logs", "pods"),
@@ -80,24 +81,6 @@ func freePort() int32 {
 
 func (a *agent) config() string { return filepath.Join(a.b.work, "config.yaml") }
 
-// put writes a manifest by rename and returns the time just before.
-func (a *agent) put(name, network string, generation int) time.Duration {
-	text := fmt.Sprintf(`apiVersion: v1
-kind: Pod
-metadata: {name: %s}
-spec:
-  hostNetwork: %t
-  terminationGracePeriodSeconds: 2
-  containers:
-  - name: c
-    image: %s
-    args: [/out, %s-%d]
-    volumeMounts: [{name: out, mountPath: /out}]
-  volumes: [{name: out, hostPath: {path: %s, type: Directory}}]
-`, name, network == "host", imageName, name, generation, a.b.stamps)
-	return a.write(name, text)
-}
-
 // putOrdered writes a pod with an init container, two sidecars and three containers, and returns the time just
 // before. Each of them writes a stamp: name-0 the init container, name-1 and so on the others.
 func (a *agent) putOrdered(name, network string) time.Duration {
@@ -122,30 +105,9 @@ func (a *agent) putOrdered(name, network string) time.Duration {
 	return a.write(name, b.String())
 }
 
-// write writes a manifest by rename and returns the time just before.
-func (a *agent) write(name, text string) time.Duration {
-	tmp := filepath.Join(a.manifests, "."+name)
-	if err := os.WriteFile(tmp, []byte(text), 0o644); err != nil {
-		panic(err) // a directory we just made
-	}
-	t0 := monotonic()
-	if err := os.Rename(tmp, filepath.Join(a.manifests, name+".yaml")); err != nil {
-		panic(err) // within one directory
-	}
-	return t0
-}
-
-func (a *agent) drop(name string) time.Duration {
-	t0 := monotonic()
-	if err := os.Remove(filepath.Join(a.manifests, name+".yaml")); err != nil {
-		panic(err) // put wrote it
-	}
-	return t0
-}
-
 // stop removes all pods, stops the agent and removes its network.
 func (a *agent) stop() error {
-	files, _ := filepath.Glob(filepath.Join(a.manifests, "*.yaml"))
+	files, _ := filepath.Glob(filepath.Join(a.dir, "*.yaml"))
 	for _, f := range files {
 		_ = os.Remove(f)
 	}
@@ -250,16 +212,5 @@ func (a *agent) rss() float64 {
 	return 0
 }
 
-// cpu returns the CPU time used by the agent: the sum over its threads, with nanosecond resolution.
-func (a *agent) cpu() time.Duration {
-	var sum time.Duration
-	files, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/schedstat", a.cmd.Process.Pid))
-	for _, f := range files {
-		b, _ := os.ReadFile(f)
-		if fields := strings.Fields(string(b)); len(fields) > 0 {
-			ns, _ := strconv.ParseInt(fields[0], 10, 64)
-			sum += time.Duration(ns)
-		}
-	}
-	return sum
-}
+// cpu returns the CPU time used by the agent.
+func (a *agent) cpu() time.Duration { return processorTime([]int{a.cmd.Process.Pid}) }

@@ -14,11 +14,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
-
-	"golang.org/x/sys/unix"
 )
 
 const imageName = "monopod.dev/stamp:1"
@@ -26,18 +22,16 @@ const imageName = "monopod.dev/stamp:1"
 // orderedTarget is the limit for the median pod with an init container, two sidecars and three containers, in ms.
 const orderedTarget = 450.0
 
-// bulkRounds is the number of measurements of the bulk figures; the result is their median.
-const bulkRounds = 5
-
 // bench is one run: directories, the agent under test, and the floor.
 type bench struct {
+	trial
+
 	bin    string
 	work   string
 	state  string
 	images string
-	stamps string
 	reps   int
-	pods   int
+	rounds int
 	only   string
 	all    bool
 	agent  *agent
@@ -52,35 +46,51 @@ func main() {
 	flag.StringVar(&b.bin, "bin", "bin", "directory with monopod, the shim and cni/")
 	flag.StringVar(&b.images, "images", ".cache/bench/images", "directory with the archive of "+imageName)
 	flag.IntVar(&b.reps, "reps", 11, "repetitions of the single-pod figures; the median counts")
+	flag.IntVar(&b.rounds, "rounds", 5, "repetitions of the bulk figures; the median counts")
 	flag.IntVar(&b.pods, "pods", 30, "pods of the bulk figures")
 	flag.StringVar(&b.only, "only", "", "measure only this: single, ordered or bulk")
 	flag.BoolVar(&b.all, "everything", false, "configure nearly all there is: an API server, a collector and a source that do not answer, ports, rules, thresholds")
 	out := flag.String("o", "", "also write the figures to this file, as JSON")
+	peers := flag.Bool("peers", false, "compare with a kubelet and podman instead, each alone in namespaces of its own")
+	peer := flag.String("peer", "", "measure only this one, in these namespaces")
 	flag.Parse()
 	ctx, cancel := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer cancel()
-	if err := b.run(ctx, *out); err != nil {
+	run := b.run
+	switch {
+	case *peers:
+		run = b.compare
+	case *peer != "":
+		run = func(ctx context.Context, out string) error { return b.measurePeer(ctx, *peer, out) }
+	}
+	if err := run(ctx, *out); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
 	}
 }
 
-func (b *bench) run(ctx context.Context, out string) (err error) {
+// prepare makes the directories of a run, and returns the function that removes them.
+func (b *bench) prepare() (remove func(), err error) {
+	remove = func() { _, _ = os.RemoveAll(b.work), os.RemoveAll(b.state) }
 	for _, p := range []*string{&b.bin, &b.images} {
 		if *p, err = filepath.Abs(*p); err != nil {
-			return err
+			return remove, err
 		}
 	}
 	if b.work, err = os.MkdirTemp("", "monopod-bench-"); err != nil {
-		return err
+		return remove, err
 	}
-	defer func() { _ = os.RemoveAll(b.work) }()
 	if b.state, err = os.MkdirTemp("/run", "monopod-bench-"); err != nil {
-		return err
+		return remove, err
 	}
-	defer func() { _ = os.RemoveAll(b.state) }()
 	b.stamps = filepath.Join(b.work, "stamps")
-	if err := os.MkdirAll(b.stamps, 0o777); err != nil {
+	return remove, os.MkdirAll(b.stamps, 0o777)
+}
+
+func (b *bench) run(ctx context.Context, out string) (err error) {
+	remove, err := b.prepare()
+	defer remove()
+	if err != nil {
 		return err
 	}
 	floor, stop, err := newFloor(ctx, b)
@@ -92,11 +102,17 @@ func (b *bench) run(ctx context.Context, out string) (err error) {
 	if b.agent, err = startAgent(ctx, b); err != nil {
 		return err
 	}
+	b.subject = b.agent
 	defer func() { err = firstOf(err, b.agent.stop()) }()
 	if err := b.measure(ctx); err != nil {
 		return fmt.Errorf("%w\n%s", err, b.agent.logTail())
 	}
 	b.print()
+	return b.write(out)
+}
+
+// write writes the results to a file, if it is named.
+func (b *bench) write(out string) error {
 	if out == "" {
 		return nil
 	}
@@ -124,7 +140,7 @@ func (b *bench) measure(ctx context.Context) error {
 	}{
 		{"single", "single pods", 1, b.single},
 		{"ordered", "pods with init containers", 1, b.ordered},
-		{"bulk", fmt.Sprintf("%d pods", b.pods), bulkRounds, b.bulk},
+		{"bulk", fmt.Sprintf("%d pods", b.pods), b.rounds, b.bulk},
 		{"bulk", "idle", 1, b.idle},
 	} {
 		if b.only != "" && b.only != part.name {
@@ -204,46 +220,6 @@ func (b *bench) ordered(ctx context.Context, network string) error {
 	return nil
 }
 
-// life takes one pod through start, crash, edit and removal.
-func (b *bench) life(name, network string, add func(string, time.Duration)) error {
-	t0 := b.agent.put(name, network, 0)
-	at, err := stamp(b.stamps, name+"-0")
-	if err != nil {
-		return err
-	}
-	add("start", at-t0)
-	time.Sleep(300 * time.Millisecond)
-
-	pids := workload(name + "-0")
-	if len(pids) != 1 {
-		return fmt.Errorf("%s has processes %v", name, pids)
-	}
-	t0 = monotonic()
-	if err := unix.Kill(pids[0], unix.SIGKILL); err != nil {
-		return err
-	}
-	if at, err = stampAfter(b.stamps, name+"-0", t0); err != nil {
-		return err
-	}
-	add("crash", at-t0)
-	time.Sleep(300 * time.Millisecond)
-
-	t0 = b.agent.put(name, network, 1)
-	if at, err = stamp(b.stamps, name+"-1"); err != nil {
-		return err
-	}
-	add("edit", at-t0)
-	time.Sleep(300 * time.Millisecond)
-
-	t0 = b.agent.drop(name)
-	if err := gone(name + "-1"); err != nil {
-		return err
-	}
-	add("remove", monotonic()-t0)
-	time.Sleep(300 * time.Millisecond)
-	return nil
-}
-
 // bulk starts many pods at once and removes them at once.
 func (b *bench) bulk(ctx context.Context, network string) error {
 	if b.pods == 0 {
@@ -274,32 +250,6 @@ func (b *bench) bulk(ctx context.Context, network string) error {
 	return ctx.Err()
 }
 
-// startAll returns the time until the last pod has started.
-func (b *bench) startAll(network string) (time.Duration, error) {
-	t0 := monotonic()
-	for i := range b.pods {
-		b.agent.put(fmt.Sprintf("n%s%d", network, i), network, 0)
-	}
-	var last time.Duration
-	for i := range b.pods {
-		at, err := stampAfter(b.stamps, fmt.Sprintf("n%s%d-0", network, i), t0)
-		if err != nil {
-			return 0, err
-		}
-		last = max(last, at)
-	}
-	return last - t0, nil
-}
-
-// dropAll removes all manifests and returns the time just before.
-func (b *bench) dropAll(network string) time.Duration {
-	t0 := monotonic()
-	for i := range b.pods {
-		b.agent.drop(fmt.Sprintf("n%s%d", network, i))
-	}
-	return t0
-}
-
 // idle watches the agent for 20 seconds with all pods running and nothing happening.
 func (b *bench) idle(ctx context.Context, network string) error {
 	if b.pods == 0 {
@@ -327,67 +277,6 @@ func (b *bench) idle(ctx context.Context, network string) error {
 }
 
 func ms(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
-
-func monotonic() time.Duration {
-	var ts unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts); err != nil {
-		panic(err) // the clock of the kernel is always there
-	}
-	return time.Duration(ts.Nano())
-}
-
-// stamp waits until a workload has recorded its start.
-func stamp(dir, name string) (time.Duration, error) { return stampAfter(dir, name, 0) }
-
-func stampAfter(dir, name string, after time.Duration) (time.Duration, error) {
-	for end := monotonic() + time.Minute; monotonic() < end; time.Sleep(2 * time.Millisecond) {
-		files, err := filepath.Glob(filepath.Join(dir, name+".*"))
-		if err != nil {
-			return 0, err
-		}
-		for _, f := range files {
-			if at, err := strconv.ParseInt(strings.TrimPrefix(filepath.Base(f), name+"."), 10, 64); err == nil && time.Duration(at) > after {
-				return time.Duration(at), nil
-			}
-		}
-	}
-	return 0, fmt.Errorf("%s did not run within a minute", name)
-}
-
-// workload finds the processes of workloads whose names have the prefix.
-func workload(prefix string) []int {
-	var pids []int
-	files, _ := filepath.Glob("/proc/[0-9]*/cmdline")
-	for _, f := range files {
-		b, err := os.ReadFile(f)
-		if err == nil && strings.Contains(string(b), "\x00/out\x00"+prefix) && strings.HasPrefix(string(b), "/bin/stamp\x00") {
-			pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(f)))
-			pids = append(pids, pid)
-		}
-	}
-	return pids
-}
-
-// ended waits until processes have exited. This costs less than searching all processes, which would distort the measurement.
-func ended(pids []int) error {
-	for end := monotonic() + time.Minute; monotonic() < end; time.Sleep(5 * time.Millisecond) {
-		pids = slices.DeleteFunc(pids, func(pid int) bool { return unix.Kill(pid, 0) != nil })
-		if len(pids) == 0 {
-			return nil
-		}
-	}
-	return fmt.Errorf("processes %v did not end within a minute", pids)
-}
-
-// gone waits until no process of workloads with the prefix is left.
-func gone(prefix string) error {
-	for end := monotonic() + time.Minute; monotonic() < end; time.Sleep(5 * time.Millisecond) {
-		if len(workload(prefix)) == 0 {
-			return nil
-		}
-	}
-	return fmt.Errorf("%s did not go within a minute", prefix)
-}
 
 func (b *bench) print() {
 	r := b.result
