@@ -14,6 +14,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -38,15 +39,16 @@ type site struct {
 	t    *testing.T
 	addr string
 	ca   *authority.Authority
-	// now is the clock of the authority.
-	now time.Time
+	// now is the clock of the authority, which the server reads, too.
+	now atomic.Pointer[time.Time]
 }
 
 func serve(t *testing.T, edit func(*listener.Config)) *site {
 	t.Helper()
-	s := &site{t: t, now: time.Now()}
+	s := &site{t: t}
+	s.now.Store(new(time.Now()))
 	s.ca = authority.New(authority.Config{
-		Dir: filepath.Join(t.TempDir(), "api"), Now: func() time.Time { return s.now },
+		Dir: filepath.Join(t.TempDir(), "api"), Now: func() time.Time { return *s.now.Load() },
 		Names: func() ([]string, []netip.Addr) { return []string{"edge-1"}, nil },
 	})
 	cfg := listener.Config{Authority: s.ca, Log: slog.New(slog.DiscardHandler), Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -146,11 +148,11 @@ func TestWhoIsServed(t *testing.T) {
 func TestCertificatesExpire(t *testing.T) {
 	t.Parallel()
 	s := serve(t, nil)
-	s.now = time.Now().Add(-authority.ValidClient - time.Minute)
+	s.now.Store(new(time.Now().Add(-authority.ValidClient - time.Minute)))
 	if got := s.ask(s.client("alice")); !strings.HasPrefix(got, "401 ") {
 		t.Skipf("the clock of this machine is wrong: %s", got) // before 2026, nothing is issued in the past
 	}
-	s.now = time.Now().Add(-authority.ValidClient + time.Hour)
+	s.now.Store(new(time.Now().Add(-authority.ValidClient + time.Hour)))
 	if got := s.ask(s.client("alice")); !strings.HasPrefix(got, "200 ") {
 		t.Error(got)
 	}
