@@ -85,6 +85,7 @@ $(BIN)/tools/containerd: $(MODULES)/containerd.mod $(MODULES)/containerd.sum
 
 # The API server that tests run is a real one. etcd is of the version that this Kubernetes is made for.
 KUBERNETES := $(CACHE)/kubernetes
+PEERS      := $(BIN)/peers
 KUBE_MOD   := .ci/modules/kubernetes.mod
 KUBE_PROGRAMS := kube-apiserver kube-controller-manager kube-scheduler kubectl
 KUBE_LINK  := $(addprefix -X k8s.io/component-base/version.,gitVersion=v1.37.2 gitMajor=1 gitMinor=37 gitTreeState=clean)
@@ -98,7 +99,7 @@ $(KUBERNETES)/etcd: $(KUBE_MOD)
 	$(STATIC) -modfile=$< -o $@ go.etcd.io/etcd/server/v3
 
 # What takes longest to compile comes first: the others share most of it.
-$(addprefix $(KUBERNETES)/,$(KUBE_PROGRAMS)): $(KUBE_MOD)
+$(addprefix $(KUBERNETES)/,$(KUBE_PROGRAMS)) $(PEERS)/kubelet: $(KUBE_MOD)
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags "-s -w $(KUBE_LINK)" -modfile=$< -o $@ k8s.io/kubernetes/cmd/$(@F)
 
 ## test-apiserver: the add-on against a real kube-apiserver and etcd, and a short soak, for which that comes and goes
@@ -284,12 +285,7 @@ bench: build $(CACHE)/bench/images/stamp.tar
 	$(BIN)/tools/bench -bin $(BIN) -images $(CACHE)/bench/images -o $(CACHE)/bench.json $(BENCH)
 	$(GO) test -run '^$$' -bench . -benchtime 200ms ./manifests/decode ./watcher/file ./node/events ./runner/...
 
-# What people use today, from its own modules.
-PEERS := $(BIN)/peers
-
-$(PEERS)/kubelet: $(KUBE_MOD)
-	CGO_ENABLED=0 $(GO) build -trimpath -ldflags "-s -w $(KUBE_LINK)" -modfile=$< -o $@ k8s.io/kubernetes/cmd/kubelet
-
+# What people use today, from its own modules. The kubelet is built like the other programs of Kubernetes.
 $(PEERS)/containerd $(PEERS)/containerd-shim-runc-v2: $(MODULES)/containerd.mod $(MODULES)/containerd.sum
 	$(STATIC) -modfile=$(MODULES)/containerd.mod -o $@ github.com/containerd/containerd/v2/cmd/$(@F)
 

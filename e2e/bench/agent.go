@@ -9,7 +9,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -107,10 +106,7 @@ func (a *agent) putOrdered(name, network string) time.Duration {
 
 // stop removes all pods, stops the agent and removes its network.
 func (a *agent) stop() error {
-	files, _ := filepath.Glob(filepath.Join(a.dir, "*.yaml"))
-	for _, f := range files {
-		_ = os.Remove(f)
-	}
+	a.clear()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	for ctx.Err() == nil {
@@ -192,24 +188,12 @@ func (a *agent) clean(before []int) error {
 	return late
 }
 
-func (a *agent) logTail() string {
-	b, _ := os.ReadFile(a.log)
-	if len(b) > 4000 {
-		b = b[len(b)-4000:]
-	}
-	return string(b)
-}
+// logTail implements subject.
+func (a *agent) logTail() string { return tail(a.log) }
 
 // rss returns the resident memory of the agent with its embedded containerd, in MiB.
 func (a *agent) rss() float64 {
-	b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", a.cmd.Process.Pid))
-	for line := range strings.SplitSeq(string(b), "\n") {
-		if f := strings.Fields(line); len(f) > 1 && f[0] == "VmRSS:" {
-			kib, _ := strconv.ParseFloat(f[1], 64)
-			return kib / 1024
-		}
-	}
-	return 0
+	return float64(sizeIn(fmt.Sprintf("/proc/%d/status", a.cmd.Process.Pid), "VmRSS:")) / (1 << 20)
 }
 
 // cpu returns the CPU time used by the agent.

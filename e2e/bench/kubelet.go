@@ -8,7 +8,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"strings"
 	"syscall"
 	"time"
 
@@ -132,12 +131,9 @@ func load(ctx context.Context, socket string, archives ...string) error {
 }
 
 // stop implements subject. Pods end with the namespaces; their cgroups are the machine's.
-func (k *kubelet) stop() (err error) {
-	manifests, _ := filepath.Glob(filepath.Join(k.dir, "*.yaml"))
-	for _, f := range manifests {
-		_ = os.Remove(f)
-	}
-	err = gone("")
+func (k *kubelet) stop() error {
+	k.clear()
+	err := gone("")
 	for _, c := range slices.Backward(k.programs) {
 		_ = c.Process.Signal(syscall.SIGTERM)
 		_ = c.Wait() // how it ends is not measured
@@ -147,38 +143,5 @@ func (k *kubelet) stop() (err error) {
 
 // logTail implements subject.
 func (k *kubelet) logTail() string {
-	var all strings.Builder
-	for _, name := range []string{"containerd.log", "kubelet.log"} {
-		text, _ := os.ReadFile(filepath.Join(k.logs, name))
-		all.Write(text[max(0, len(text)-4000):])
-	}
-	return all.String()
-}
-
-// files are manifests in a directory that a subject watches.
-type files struct{ dir, stamps string }
-
-func (f files) put(name, network string, generation int) time.Duration {
-	return f.write(name, manifest(name, network, generation, f.stamps))
-}
-
-// write writes a manifest by rename and returns the time just before.
-func (f files) write(name, text string) time.Duration {
-	tmp := filepath.Join(f.dir, "."+name)
-	if err := os.WriteFile(tmp, []byte(text), 0o644); err != nil {
-		panic(err) // a directory we just made
-	}
-	t0 := monotonic()
-	if err := os.Rename(tmp, filepath.Join(f.dir, name+".yaml")); err != nil {
-		panic(err) // within one directory
-	}
-	return t0
-}
-
-func (f files) drop(name string) time.Duration {
-	t0 := monotonic()
-	if err := os.Remove(filepath.Join(f.dir, name+".yaml")); err != nil {
-		panic(err) // put wrote it
-	}
-	return t0
+	return tail(filepath.Join(k.logs, "containerd.log")) + tail(filepath.Join(k.logs, "kubelet.log"))
 }

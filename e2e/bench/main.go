@@ -1,7 +1,8 @@
 // bench measures what users notice: the time from writing a manifest until its process runs, and the cost of the agent.
 //
 // The workload itself records its start with CLOCK_MONOTONIC. Each start is compared with the floor of the same run: the same container
-// created with raw containerd client calls. Times depend on the machine, ratios hardly do.
+// created with raw containerd client calls. Times depend on the machine, ratios hardly do. With -peers, the same pods are measured on what people
+// use today.
 package main
 
 import (
@@ -15,6 +16,15 @@ import (
 	"path/filepath"
 	"slices"
 	"time"
+
+	"monopod/internal/pause"
+)
+
+const (
+	// calm is the time after which a subject has cleaned up after its pods.
+	calm = 10 * time.Second
+	// watched is the time for which a subject is watched while nothing happens.
+	watched = 20 * time.Second
 )
 
 const imageName = "monopod.dev/stamp:1"
@@ -258,18 +268,14 @@ func (b *bench) idle(ctx context.Context, network string) error {
 	if _, err := b.startAll(network); err != nil {
 		return err
 	}
-	select {
-	case <-ctx.Done():
+	if !pause.For(ctx, calm/2) {
 		return ctx.Err()
-	case <-time.After(5 * time.Second):
 	}
 	c0 := b.agent.cpu()
-	select {
-	case <-ctx.Done():
+	if !pause.For(ctx, watched) {
 		return ctx.Err()
-	case <-time.After(20 * time.Second):
 	}
-	b.result[network+"_cpu_idle_ms_per_s"] = float64(b.agent.cpu()-c0) / float64(time.Millisecond) / 20
+	b.result[network+"_cpu_idle_ms_per_s"] = float64(b.agent.cpu()-c0) / float64(time.Millisecond) / watched.Seconds()
 	b.result[fmt.Sprintf("%s_rss%d_mib", network, b.pods)] = b.agent.rss()
 	b.dropAll(network)
 	time.Sleep(3 * time.Second)

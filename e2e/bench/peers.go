@@ -16,9 +16,11 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"monopod/internal/pause"
 )
 
-// peer is what is compared, with what starts it.
+// peer is a subject that is compared, and what starts it.
 type peer struct {
 	name  string
 	start func(context.Context, *bench) (subject, error)
@@ -28,21 +30,13 @@ type peer struct {
 func peers() []peer {
 	return []peer{
 		{"kubelet", startKubelet},
-		{"podman", func(ctx context.Context, b *bench) (subject, error) { return startPodman(ctx, b) }},
+		{"podman", startPodman},
 		{"monopod", func(ctx context.Context, b *bench) (subject, error) { return startAgent(ctx, b) }},
 	}
 }
 
-const (
-	// calm is the time after which a peer has cleaned up after its pods.
-	calm = 10 * time.Second
-	// watched is the time for which a peer is watched while nothing happens.
-	watched = 20 * time.Second
-)
-
-// alone is what a peer is started by: a machine of its own, except for its cgroups, that ends with it. It has no traces of others where the
-// peers insist on paths, a network with a default route, which a kubelet looks for, and a first process that reaps orphans, which this program
-// would not.
+// alone runs a command in new namespaces, like on a machine of its own; only cgroups are shared. The directories that peers use whatever their
+// configuration says are empty, and there is a default route, which a kubelet looks for. The shell stays as process 1 and reaps orphans.
 const alone = `set -e
 for d in /run /dev/shm /var/log /var/lib; do mount -t tmpfs tmpfs $d; done
 ip link set lo up && ip link add up0 type veth peer name up1 && ip link set up0 up && ip link set up1 up
@@ -150,12 +144,12 @@ func (b *bench) many(ctx context.Context, network string) error {
 		return err
 	}
 	b.sample(network, fmt.Sprintf("start%d", b.pods), started)
-	time.Sleep(calm / 2)
-	before := processorTime(others())
-	select {
-	case <-ctx.Done():
+	if !pause.For(ctx, calm/2) {
 		return ctx.Err()
-	case <-time.After(watched):
+	}
+	before := processorTime(others())
+	if !pause.For(ctx, watched) {
+		return ctx.Err()
 	}
 	running := others()
 	b.result[network+"_cpu_idle_ms_per_s"] = float64(processorTime(running)-before) / float64(time.Millisecond) / watched.Seconds()
@@ -165,7 +159,7 @@ func (b *bench) many(ctx context.Context, network string) error {
 		return err
 	}
 	b.sample(network, fmt.Sprintf("remove%d", b.pods), monotonic()-t0)
-	time.Sleep(calm)
+	pause.For(ctx, calm)
 	return ctx.Err()
 }
 
@@ -184,15 +178,21 @@ func others() (pids []int) {
 // memoryOf returns the memory of processes in bytes, of which what several share is counted once.
 func memoryOf(pids []int) (sum int64) {
 	for _, pid := range pids {
-		text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/smaps_rollup", pid)) // it may have ended
-		for line := range strings.SplitSeq(string(text), "\n") {
-			if f := strings.Fields(line); len(f) > 1 && f[0] == "Pss:" {
-				kib, _ := strconv.ParseInt(f[1], 10, 64)
-				sum += kib << 10
-			}
-		}
+		sum += sizeIn(fmt.Sprintf("/proc/%d/smaps_rollup", pid), "Pss:")
 	}
 	return sum
+}
+
+// sizeIn returns a size in a file of /proc, in bytes; 0 if the process has ended.
+func sizeIn(file, field string) int64 {
+	text, _ := os.ReadFile(file)
+	for line := range strings.SplitSeq(string(text), "\n") {
+		if f := strings.Fields(line); len(f) > 1 && f[0] == field {
+			kib, _ := strconv.ParseInt(f[1], 10, 64)
+			return kib << 10
+		}
+	}
+	return 0
 }
 
 // processorTime returns the CPU time of processes: the sum over their threads, with nanosecond resolution.
@@ -246,7 +246,7 @@ func (b *bench) table(ctx context.Context, all map[string]map[string]float64) er
 		}
 		fmt.Println()
 	}
-	fmt.Printf("\nMedians of %d pods, and of %d times %d pods. Memory (PSS) and CPU are of all processes but the workloads.\n", b.reps, b.rounds, b.pods)
+	fmt.Printf("\nMedians of %d pods, and of %d times %d pods. Memory (PSS) and CPU are those of all processes but the workloads, in the last of these times.\n", b.reps, b.rounds, b.pods)
 	return nil
 }
 

@@ -18,12 +18,15 @@ type podman struct {
 	last string
 }
 
-func startPodman(ctx context.Context, b *bench) (*podman, error) {
+func startPodman(ctx context.Context, b *bench) (subject, error) {
 	p := &podman{dir: filepath.Join(b.work, "podman"), stamps: b.stamps}
 	if err := os.MkdirAll(p.dir, 0o755); err != nil {
 		return nil, err
 	}
-	p.options = []string{"--root", filepath.Join(p.dir, "root"), "--runroot", filepath.Join(b.state, "podman"), "--cgroup-manager", "cgroupfs", "--events-backend", "file", "--runtime", "runc"} // that of the others
+	p.options = []string{
+		"--root", filepath.Join(p.dir, "root"), "--runroot", filepath.Join(b.state, "podman"), "--cgroup-manager", "cgroupfs", "--events-backend", "file",
+		"--runtime", "runc", // which the others use
+	}
 	return p, p.run(ctx, "load", "-i", filepath.Join(b.images, "stamp.tar"))
 }
 
@@ -44,14 +47,14 @@ func (p *podman) put(name, network string, generation int) time.Duration {
 		panic(err) // a directory we just made
 	}
 	t0 := monotonic()
-	_ = p.run(context.Background(), "kube", "play", "--replace", p.file(name)) // the process that does not come is an error
+	_ = p.run(context.Background(), "kube", "play", "--replace", p.file(name)) // then no process comes, which is an error
 	return t0
 }
 
 // drop implements subject. It returns once the pod is gone.
 func (p *podman) drop(name string) time.Duration {
 	t0 := monotonic()
-	_ = p.run(context.Background(), "kube", "down", p.file(name)) // the process that does not go is an error
+	_ = p.run(context.Background(), "kube", "down", p.file(name)) // then the process stays, which is an error
 	return t0
 }
 

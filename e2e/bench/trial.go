@@ -42,6 +42,50 @@ spec:
 `, name, network == "host", imageName, name, generation, stamps)
 }
 
+// files are manifests in a directory that a subject watches.
+type files struct{ dir, stamps string }
+
+// put implements subject.
+func (f files) put(name, network string, generation int) time.Duration {
+	return f.write(name, manifest(name, network, generation, f.stamps))
+}
+
+// write writes a manifest by rename and returns the time just before.
+func (f files) write(name, text string) time.Duration {
+	tmp := filepath.Join(f.dir, "."+name)
+	if err := os.WriteFile(tmp, []byte(text), 0o644); err != nil {
+		panic(err) // a directory we just made
+	}
+	t0 := monotonic()
+	if err := os.Rename(tmp, filepath.Join(f.dir, name+".yaml")); err != nil {
+		panic(err) // within one directory
+	}
+	return t0
+}
+
+// drop implements subject.
+func (f files) drop(name string) time.Duration {
+	t0 := monotonic()
+	if err := os.Remove(filepath.Join(f.dir, name+".yaml")); err != nil {
+		panic(err) // put wrote it
+	}
+	return t0
+}
+
+// clear removes all manifests.
+func (f files) clear() {
+	all, _ := filepath.Glob(filepath.Join(f.dir, "*.yaml"))
+	for _, path := range all {
+		_ = os.Remove(path) // it may be gone
+	}
+}
+
+// tail returns the end of a log; empty: there is none.
+func tail(path string) string {
+	text, _ := os.ReadFile(path)
+	return string(text[max(0, len(text)-4000):])
+}
+
 // trial takes pods of a subject through their lives.
 type trial struct {
 	subject

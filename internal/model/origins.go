@@ -19,7 +19,7 @@ func (o *Origins) Selects(s *corev1.Service, p *corev1.Pod) bool {
 	if o == nil || o.Spaces == nil {
 		return true
 	}
-	return o.Spaces.Sees(o.Services[manifests.Key{Namespace: s.Namespace, Name: s.Name}], o.source(p), "Pod", p.Namespace)
+	return o.Spaces.Sees(o.owner(s), o.source(p), "Pod", p.Namespace)
 }
 
 // SameSpace reports whether two pods are of one space.
@@ -33,7 +33,7 @@ func (o *Origins) Shows(s *corev1.Service, source string) bool {
 	if o == nil {
 		return true
 	}
-	owner := o.Services[manifests.Key{Namespace: s.Namespace, Name: s.Name}]
+	owner := o.owner(s)
 	return owner == "" || o.Spaces.Sees(source, owner, "Service", s.Namespace)
 }
 
@@ -42,8 +42,13 @@ func (o *Origins) Offers(s *corev1.Service) bool {
 	if o == nil {
 		return true
 	}
-	source := o.Services[manifests.Key{Namespace: s.Namespace, Name: s.Name}]
-	return source == "" || o.Spaces.Of(source) == spaces.Local
+	owner := o.owner(s)
+	return owner == "" || o.Spaces.Of(owner) == spaces.Local
+}
+
+// owner returns the source of a Service; empty: none defines it.
+func (o *Origins) owner(s *corev1.Service) string {
+	return o.Services[manifests.Key{Namespace: s.Namespace, Name: s.Name}]
 }
 
 func (o *Origins) space(p *corev1.Pod) spaces.Space { return o.Spaces.Of(o.source(p)) }

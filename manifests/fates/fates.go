@@ -133,7 +133,7 @@ func schedulingFates() []fieldFate {
 		{path: "spec.nodeSelector", fate: enforced, note: selects},
 		{
 			path: "spec.nodeName", fate: warned, elsewhere: true,
-			note: "the pod runs on the machine that has its file, whose name its status shows, as with static pods of a kubelet; the log and `monopod apply` warn if it names another one",
+			note: "the pod runs on the machine that has its file, as with static pods of a kubelet, and its status shows the name of that machine; the log and `monopod apply` warn of another name",
 		},
 		{path: "spec.affinity", fate: harmless, note: oneNode},
 		{path: "spec.affinity.nodeAffinity." + required, fate: enforced, note: selects},
@@ -176,7 +176,7 @@ func networkFates() []fieldFate {
 		{path: "spec.hostAliases", fate: enforced},
 		{path: "spec.dnsPolicy", fate: enforced, note: "ClusterFirst is Default while no clusterDNS is configured, as with a kubelet"},
 		{path: "spec.dnsConfig", fate: enforced},
-		{path: "spec.enableServiceLinks", fate: enforced, note: "variables of the Services in its namespace that it sees and that have cluster IPs are set when a container starts, unless it is false"},
+		{path: "spec.enableServiceLinks", fate: enforced, note: "variables of the Services in its namespace that have cluster IPs and that the pod sees are set when a container starts, unless it is false"},
 	}
 }
 

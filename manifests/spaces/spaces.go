@@ -46,8 +46,8 @@ func (s *Spaces) Sees(reader, owner, kind, namespace string) bool {
 	return false
 }
 
-// Takes reports whether a claim of the source taker may have the storage that a claim of the source owner left: the local space may take
-// over what others left, never the other way around.
+// Takes reports whether the source taker may have what the source owner had: the storage that a claim left, or the resources of a pod that is
+// preempted. The local space may take from others, never the other way around.
 func (s *Spaces) Takes(taker, owner string) bool {
 	return s.Of(taker) == Local || s.Of(taker) == s.Of(owner)
 }

@@ -98,11 +98,11 @@ type Decision struct {
 
 // Decide returns the desired pods that must wait for a host port in use by another pod, for a place or for resources, and the pods to be
 // stopped for one of higher priority. Running pods come first, because neither an edit of one pod nor a restart of the agent may stop
-// another; the rest are ordered by priority, those of the local space first, then by the order of Desired. The kubelet decides once for each pod; monopod decides again
-// whenever something changes.
+// another; then come those of the local space, then those of a higher priority, then the order of Desired counts. The kubelet decides once for
+// each pod; monopod decides again whenever something changes.
 func Decide(a Input) Decision {
 	d := newAdmitter(a)
-	for _, pod := range byPriority(a.Desired, a.Spaces) {
+	for _, pod := range ordered(a.Desired, a.Spaces) {
 		if h := d.admit(pod); h != nil {
 			d.Held[pod.Key()] = *h
 		}
@@ -110,9 +110,9 @@ func Decide(a Input) Decision {
 	return d.Decision
 }
 
-// byPriority sorts pods: those of the local space first, then highest priority first, then oldest first, then in the original order. Other
-// sources choose the priorities of their pods themselves.
-func byPriority(pods []*manifests.Pod, within *manifests.Spaces) []*manifests.Pod {
+// ordered sorts pods: those of the local space first, since other sources choose the priorities of their pods themselves; then highest priority
+// first, then oldest first, then in the original order.
+func ordered(pods []*manifests.Pod, within *manifests.Spaces) []*manifests.Pod {
 	sorted := slices.Clone(pods)
 	others := func(p *manifests.Pod) int {
 		if within.Of(p.Origin.Source) == manifests.LocalSpace {
@@ -289,7 +289,7 @@ func (d *admitter) makeRoom(pod *manifests.Pod, missing []lack, held *runner.Hel
 	return true
 }
 
-// candidates returns the pods that a pod may preempt: none of another space, except for a pod of the local one.
+// candidates returns the pods that a pod may preempt: those of its space; for a pod of the local space those of others, too.
 func (d *admitter) candidates(pod *manifests.Pod) []candidate {
 	by := manifests.PriorityOf(pod)
 	var all []candidate

@@ -118,8 +118,8 @@ func (r *Planner) checkContainer(ctx context.Context, p *manifests.Pod, c *corev
 	return r.Profiles.CheckProfiles(in)
 }
 
-// services returns the environment variables of Services for a pod of a source, and those of the API if the pod uses it; the latter cannot be disabled
-// by a field.
+// services returns the environment variables of Services for a pod of a source, and those of the API if the pod uses it; the latter cannot be
+// disabled by a field.
 func (r *Planner) services(pod *corev1.Pod, source string) map[string]string {
 	var all map[string]string
 	if r.Services != nil && (pod.Spec.EnableServiceLinks == nil || *pod.Spec.EnableServiceLinks) {

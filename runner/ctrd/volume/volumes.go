@@ -179,7 +179,7 @@ func (r *Pods) ReadEnvFiles(uid string, c *corev1.Container) (map[spec.EnvFile]s
 // Request is the input of a spec besides the configuration.
 type Request struct {
 	Pod *corev1.Pod
-	// Source is where the pod is defined.
+	// Source is the name of the source that defines the pod.
 	Source string
 	Refs   *manifests.Refs
 	// Images are those of manifests.Pod.
