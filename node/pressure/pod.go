@@ -7,13 +7,13 @@ import (
 	"monopod/node/stats"
 )
 
-// NewPod returns a pod with what it uses. The disk counts as unused where u has no measurement of it.
-func NewPod(pod *corev1.Pod, u *stats.Pod) Pod {
+// NewPod returns a pod of the local space or of another with what it uses. The disk counts as unused where u has no measurement of it.
+func NewPod(pod *corev1.Pod, u *stats.Pod, local bool) Pod {
 	p := Pod{
 		Key: manifests.Key{Namespace: pod.Namespace, Name: pod.Name}, UID: u.UID, Pod: pod, Priority: manifests.PriorityOf(&manifests.Pod{Object: pod}),
 		Use:        Use{Memory: int64(u.Memory.WorkingSet), PIDs: int64(u.Pids.Current)},
 		Containers: map[string]Use{},
-		Leaving:    pod.DeletionTimestamp != nil || pod.Status.Phase == corev1.PodFailed,
+		Leaving:    pod.DeletionTimestamp != nil || pod.Status.Phase == corev1.PodFailed, Local: local,
 	}
 	for i := range u.Containers {
 		c := &u.Containers[i]

@@ -22,14 +22,14 @@ func TestNewPodSumsUpWhatIsUsed(t *testing.T) {
 		Place: model.Place{UID: "u"}, Usage: usage(10, 4),
 		Containers: []stats.Container{{ContainerPlace: model.ContainerPlace{Name: "a"}, Usage: usage(6, 1)}, {ContainerPlace: model.ContainerPlace{Name: "b"}, Usage: usage(4, 3)}},
 	}
-	p := NewPod(pod, u)
-	if p.Key != (manifests.Key{Namespace: "default", Name: "web"}) || p.UID != "u" || p.Priority.Value != 7 || p.Leaving || p.Use != (Use{Memory: 10, PIDs: 4}) {
+	p := NewPod(pod, u, true)
+	if p.Key != (manifests.Key{Namespace: "default", Name: "web"}) || p.UID != "u" || p.Priority.Value != 7 || p.Leaving || !p.Local || p.Use != (Use{Memory: 10, PIDs: 4}) {
 		t.Errorf("without the disk: %+v", p)
 	}
 	u.Disk = &stats.PodDisk{
 		Layers: map[string]stats.DiskUse{"a": {Bytes: 100, Inodes: 1}}, Logs: map[string]stats.DiskUse{"a": {Bytes: 20, Inodes: 2}, "ended": {Bytes: 3, Inodes: 1}},
 	}
-	p = NewPod(pod, u)
+	p = NewPod(pod, u, true)
 	if p.Use != (Use{Memory: 10, PIDs: 4, Disk: 123, Inodes: 4}) {
 		t.Errorf("with the disk: %+v", p.Use)
 	}
@@ -43,7 +43,7 @@ func TestNewPodSumsUpWhatIsUsed(t *testing.T) {
 		"failed":  func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed },
 	} {
 		gone := pod.DeepCopy()
-		if leave(gone); !NewPod(gone, u).Leaving {
+		if leave(gone); !NewPod(gone, u, true).Leaving {
 			t.Errorf("%s: it may be evicted", name)
 		}
 	}

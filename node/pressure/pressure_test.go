@@ -167,13 +167,19 @@ func running(name string, use, request int64, priority int32) Pod {
 		p.Spec.Containers[0].Resources.Requests[corev1.ResourceEphemeralStorage] = *resource.NewQuantity(request, resource.BinarySI)
 	}
 	return Pod{
-		Key: manifests.Key{Namespace: "default", Name: name}, UID: "u-" + name, Pod: p, Priority: manifests.PriorityOf(&manifests.Pod{Object: p}),
+		Local: true, Key: manifests.Key{Namespace: "default", Name: name}, UID: "u-" + name, Pod: p, Priority: manifests.PriorityOf(&manifests.Pod{Object: p}),
 		Use: Use{Memory: use, Disk: use, Inodes: use, PIDs: use}, Containers: map[string]Use{"a": {Memory: use, Disk: use}},
 	}
 }
 
 func protected(p Pod) Pod {
 	p.Pod.Annotations = map[string]string{manifests.AnnotationProtected: "true"}
+	return p
+}
+
+// remote is a pod of a source of another space.
+func remote(p Pod) Pod {
+	p.Local = false
 	return p
 }
 
@@ -186,17 +192,18 @@ func TestWhoIsEvictedFirst(t *testing.T) {
 	all := []Pod{
 		running("within", 500, 600, 0), running("little", 110, 100, 0), running("much", 400, 100, 0), running("important", 900, 100, 5),
 		running("critical", 900, 0, 2000000000), protected(running("protected", 900, 0, -5)), leaving(running("leaving", 900, 0, -5)), running("unimportant", 30, 20, -1),
+		remote(running("remote", 101, 100, 1000000000)), remote(running("remote-within", 100, 100, -5)),
 	}
 	for _, tt := range []struct {
 		signal   Signal
 		critical bool
 		want     string
 	}{
-		{MemoryAvailable, false, "unimportant much little important within"},
-		{MemoryAvailable, true, "unimportant much little important critical within"},
-		{NodeFsAvailable, false, "unimportant much little important within"},
-		{NodeFsInodesFree, false, "unimportant within much little important"},
-		{PIDAvailable, false, "unimportant within much little important"},
+		{MemoryAvailable, false, "remote unimportant much little important remote-within within"},
+		{MemoryAvailable, true, "remote unimportant much little important critical remote-within within"},
+		{NodeFsAvailable, false, "remote unimportant much little important remote-within within"},
+		{NodeFsInodesFree, false, "remote-within remote unimportant within much little important"},
+		{PIDAvailable, false, "remote-within remote unimportant within much little important"},
 	} {
 		var got []string
 		for _, p := range Rank(tt.signal, all, &Config{EvictCritical: tt.critical}) {
@@ -230,6 +237,7 @@ func TestTheOrderOfEviction(t *testing.T) {
 		evictable := 0
 		for i := range rapid.IntRange(0, 12).Draw(t, "pods") {
 			p := running(fmt.Sprint("p", i), rapid.Int64Range(0, 5).Draw(t, "use"), rapid.Int64Range(0, 5).Draw(t, "request"), rapid.SampledFrom([]int32{-1, 0, 1, 2000000000}).Draw(t, "priority"))
+			p.Local = rapid.Bool().Draw(t, "local")
 			if rapid.Bool().Draw(t, "protected") {
 				p = protected(p)
 			} else if !p.Priority.Critical() {
@@ -250,7 +258,13 @@ func TestTheOrderOfEviction(t *testing.T) {
 				if qOver > 0 && pOver <= 0 {
 					t.Fatalf("%s does not exceed its request, %s does", p.Key, q.Key)
 				}
-				if (pOver > 0) == (qOver > 0) && (q.Priority.Value < p.Priority.Value || q.Priority.Value == p.Priority.Value && qOver > pOver) {
+				if (pOver > 0) != (qOver > 0) {
+					continue
+				}
+				if p.Local && !q.Local {
+					t.Fatalf("%s of the local space is before %s", p.Key, q.Key)
+				}
+				if p.Local == q.Local && (q.Priority.Value < p.Priority.Value || q.Priority.Value == p.Priority.Value && qOver > pOver) {
 					t.Fatalf("%s is before %s", p.Key, q.Key)
 				}
 			}

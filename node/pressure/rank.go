@@ -28,6 +28,8 @@ type Pod struct {
 	Containers map[string]Use
 	// Leaving reports that it is being stopped.
 	Leaving bool
+	// Local reports that it belongs to the local space.
+	Local bool
 }
 
 // use is what a pod has of a resource, request what it has asked for.
@@ -44,22 +46,26 @@ func (p *Pod) use(s Signal) (use, request int64) {
 	return p.Use.Disk, requests.StorageEphemeral().Value()
 }
 
-// Rank sorts the pods that may be evicted for a signal, the first one first, as a kubelet does: those that use more than they request,
-// then those of a low priority, then those that exceed their request by most. For process ids the priority alone comes first.
+// Rank sorts the pods that may be evicted for a signal, the first one first: those that use more than they request, then those of other spaces
+// than the local one, because their sources choose their priorities themselves, then those of a low priority, then those that exceed their
+// request by most. For process ids it is irrelevant what pods request. Without spaces this is the order of a kubelet.
 func Rank(s Signal, pods []Pod, cfg *Config) []Pod {
 	out := slices.DeleteFunc(slices.Clone(pods), func(p Pod) bool {
 		return p.Leaving || manifests.Protected(p.Pod) || p.Priority.Critical() && !cfg.EvictCritical
 	})
-	exceeds := func(p *Pod) int {
-		if use, request := p.use(s); use > request || s == PIDAvailable {
-			return 0
+	group := func(p *Pod) (n int) {
+		if use, request := p.use(s); use <= request && s != PIDAvailable {
+			n = 2
 		}
-		return 1
+		if p.Local {
+			n++
+		}
+		return n
 	}
 	slices.SortStableFunc(out, func(a, b Pod) int {
 		ua, ra := a.use(s)
 		ub, rb := b.use(s)
-		return cmp.Or(cmp.Compare(exceeds(&a), exceeds(&b)), cmp.Compare(a.Priority.Value, b.Priority.Value), cmp.Compare(ub-rb, ua-ra), a.Key.Compare(b.Key))
+		return cmp.Or(cmp.Compare(group(&a), group(&b)), cmp.Compare(a.Priority.Value, b.Priority.Value), cmp.Compare(ub-rb, ua-ra), a.Key.Compare(b.Key))
 	})
 	return out
 }
