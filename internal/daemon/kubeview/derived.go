@@ -36,6 +36,7 @@ func (v *View) Deleted(r kubeapi.Ref) {
 	default:
 		v.derived.Succeed(derived.ID(r))
 		delete(v.objects.now, key) // it has the last uid
+		v.endpoints = nil
 	}
 }
 

@@ -20,7 +20,7 @@ import (
 // TestOthersTakeThePlaceOfDeletedObjects that are made of others: with another uid, which they keep, and which their own objects have too.
 func TestOthersTakeThePlaceOfDeletedObjects(t *testing.T) {
 	bubble(t, func(c *Config) { c.APIAddress = func() (string, string) { return "192.0.2.1:6443", "192.0.2.1:6443" } }, func(t *testing.T, w *world) {
-		w.publish(desired(t, files, deploymentYAML))
+		w.publish(desired(t, files, deploymentYAML+"---\n{apiVersion: v1, kind: Service, metadata: {name: web}, spec: {selector: {app: web}, ports: [{port: 80}]}}\n"))
 		w.settle()
 		set := w.all("apps/v1/ReplicaSet")[0].(*appsv1.ReplicaSet)
 		for kind, c := range map[string]struct{ name, maker string }{
@@ -29,6 +29,7 @@ func TestOthersTakeThePlaceOfDeletedObjects(t *testing.T) {
 			"Service":                      {"default/kubernetes", derived.Own},
 			"ServiceAccount":               {"default/default", ""},
 			"coordination.k8s.io/v1/Lease": {"kube-node-lease/node", ""},
+			"Endpoints":                    {"default/web", ""},
 		} {
 			before := get[kinds.Object](w, kind, c.name)
 			of := kubeapi.Ref{Kind: kindNamed(t, kind), Namespace: before.GetNamespace(), Name: before.GetName()}

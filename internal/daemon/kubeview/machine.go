@@ -56,28 +56,24 @@ func (b *build) serviceEndpoints() {
 	if e, ok := v.cfg.State.Endpoints(); ok || v.origins == nil {
 		v.origins = cmp.Or(e.Origins, &model.Origins{Spaces: v.cfg.State.Spaces}) // pods of unknown sources are selected by none
 	}
-	index, room := endpoints.NewIndex(b.shownPods), endpoints.Max
+	v.endpoints = endpoints.Of(b.services, b.shownPods, v.origins, v.endpoints)
 	for _, s := range b.services {
-		if !endpoints.Computed(s) {
+		e := v.endpoints[s]
+		if e == nil {
 			continue
 		}
-		pods := index.Behind(s, v.origins)
-		part := pods[:min(len(pods), room)]
-		room -= len(part)
-		e, all := endpoints.Endpoints(s, part), endpoints.Slices(s, part)
-		if len(part) < len(pods) {
-			endpoints.MarkTruncated(e, all)
-		}
-		b.settled(v.kinds.endpoints, e)
-		for _, one := range all {
-			b.settled(v.kinds.slice, one)
+		e.Endpoints = settled(b, v.kinds.endpoints, e.Endpoints)
+		for i, one := range e.Slices {
+			e.Slices[i] = settled(b, v.kinds.slice, one)
 		}
 	}
 }
 
-// settled adds a rebuilt object, or the previous one if it is equal.
-func (b *build) settled(k *kinds.Kind, o kinds.Object) {
-	b.add(k, b.view.objects.settle(k, b.made(o, k)))
+// settled adds a generated object, or the previous one if it is equal, and returns it.
+func settled[T kinds.Object](b *build, k *kinds.Kind, o T) T {
+	o = b.view.objects.settle(k, b.made(o, k)).(T)
+	b.add(k, o)
+	return o
 }
 
 // addOwnService adds the Service kubernetes, by which pods reach the API.
@@ -91,9 +87,9 @@ func addOwnService(b *build) {
 		return
 	}
 	v.derived.Made(derived.ID{Kind: v.kinds.service, Namespace: api.Service.Namespace, Name: api.Service.Name}, derived.Own, true)
-	b.settled(v.kinds.service, api.Service)
-	b.settled(v.kinds.endpoints, api.Endpoints)
-	b.settled(v.kinds.slice, api.Slice)
+	settled(b, v.kinds.service, api.Service)
+	settled(b, v.kinds.endpoints, api.Endpoints)
+	settled(b, v.kinds.slice, api.Slice)
 }
 
 // inNamespaces adds the Namespaces, and the objects that Kubernetes creates in each of them.
@@ -119,12 +115,12 @@ func (b *build) inNamespaces() {
 		addNamespace(b, name, kept[name])
 		meta := metav1.ObjectMeta{Namespace: name, Name: defaultAccount}
 		if !b.has(v.kinds.account, name, meta.Name) {
-			b.settled(v.kinds.account, &corev1.ServiceAccount{ObjectMeta: meta})
+			settled(b, v.kinds.account, &corev1.ServiceAccount{ObjectMeta: meta})
 		}
 		if meta.Name = rootCA; !b.has(v.kinds.configMap, name, rootCA) {
 			v.derived.Made(derived.ID{Kind: v.kinds.configMap, Namespace: name, Name: rootCA}, derived.Own, true)
 			meta.Annotations = map[string]string{"kubernetes.io/description": "Contains the CA certificates that verify the API of this machine."}
-			b.settled(v.kinds.configMap, &corev1.ConfigMap{ObjectMeta: meta, Data: map[string]string{"ca.crt": ca}})
+			settled(b, v.kinds.configMap, &corev1.ConfigMap{ObjectMeta: meta, Data: map[string]string{"ca.crt": ca}})
 		}
 	}
 }

@@ -135,8 +135,12 @@ func originated(a map[string]string, o manifests.Origin) map[string]string {
 	return a
 }
 
-// made completes the metadata of a generated object.
+// made completes the metadata of a generated object, unless it has been completed before.
 func (b *build) made(o kinds.Object, k *kinds.Kind) kinds.Object {
+	if o.GetUID() != "" {
+		b.view.lives.of(o.GetUID(), b.now)
+		return o
+	}
 	o.GetObjectKind().SetGroupVersionKind(k.GroupVersionKind)
 	o.SetUID(b.view.derived.UID(derived.ID{Kind: k, Namespace: o.GetNamespace(), Name: o.GetName()}))
 	o.SetCreationTimestamp(b.view.lives.of(o.GetUID(), b.now).created)

@@ -27,6 +27,7 @@ import (
 
 	"monopod/internal/daemon/kubeview/computed"
 	"monopod/internal/daemon/kubeview/derived"
+	"monopod/internal/daemon/kubeview/endpoints"
 	"monopod/internal/daemon/kubeview/eventview"
 	"monopod/internal/daemon/kubeview/machine"
 	"monopod/internal/daemon/kubeview/shown"
@@ -109,7 +110,9 @@ type View struct {
 	pods     memo
 	lastPods []*corev1.Pod
 	// origins are the sources of the pods and Services that were seen last.
-	origins      *model.Origins
+	origins *model.Origins
+	// endpoints are those of the last build.
+	endpoints    map[*corev1.Service]*endpoints.Objects
 	seenPods     bool // all pods have been seen once: lastPods are those
 	revisions    map[metav1.Object]string
 	events       *eventview.Events

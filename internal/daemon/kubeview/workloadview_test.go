@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -355,6 +356,31 @@ func TestEndpointsOfManyServicesAreLimited(t *testing.T) {
 	}
 	if addresses != endpoints.Max || sliced != endpoints.Max || truncated != 201-endpoints.Max/500 {
 		t.Errorf("%d addresses in Endpoints, %d of them truncated, %d in slices", addresses, truncated, sliced)
+	}
+}
+
+// TestManyServicesAreShownQuickly: what has not changed is not built again.
+func TestManyServicesAreShownQuickly(t *testing.T) {
+	const services, pods = 3000, 24
+	v := views(t, pods)
+	d, _ := v.cfg.State.Desired()
+	for i := range services {
+		d.Objects = append(d.Objects, &manifests.Object{Kind: "Service", Object: &corev1.Service{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: fmt.Sprint("many-", i)},
+			Spec:       corev1.ServiceSpec{Selector: map[string]string{"half": "1"}, Ports: []corev1.ServicePort{{Port: 80}}},
+		}})
+	}
+	v.cfg.State.Publish(d)
+	before, _ := v.Objects(t.Context())
+	allocs := testing.AllocsPerRun(3, func() { v.Objects(t.Context()) })
+	if allocs > 40*services {
+		t.Errorf("%.0f allocations for each Service to find out that nothing has changed", allocs/services)
+	}
+	after, _ := v.Objects(t.Context())
+	for _, kind := range []string{"Endpoints", "discovery.k8s.io/v1/EndpointSlice"} {
+		if k := kindNamed(t, kind); len(before[k]) != services+1 || !slices.Equal(before[k], after[k]) {
+			t.Errorf("%d and %d %s, not the same", len(before[k]), len(after[k]), kind)
+		}
 	}
 }
 

@@ -31,40 +31,77 @@ const ManagedBy = "endpointslice-controller.k8s.io"
 // Max limits the pods behind all Services together, because few manifests make many pairs of both. The kernel has room for no more either.
 const Max = service.MaxElements
 
-// MarkTruncated marks the objects of a Service that do not have all pods behind it, as the controller of Endpoints does.
-func MarkTruncated(e *corev1.Endpoints, all []*discoveryv1.EndpointSlice) {
-	e.Annotations = map[string]string{corev1.EndpointsOverCapacity: "truncated"}
-	for _, one := range all {
-		one.Annotations = map[string]string{corev1.EndpointsOverCapacity: "truncated"}
+// Objects are the Endpoints and EndpointSlices of a Service.
+type Objects struct {
+	Endpoints *corev1.Endpoints
+	Slices    []*discoveryv1.EndpointSlice
+	// pods are those behind the Service; truncated reports that there are more of them.
+	pods      []Backend
+	truncated bool
+}
+
+// Of returns the objects of the Services whose endpoints are computed from pods, without uids and times. The objects of a Service are those of
+// before, unless the Service or a pod behind it is another one.
+func Of(services []*corev1.Service, pods []*corev1.Pod, o *model.Origins, before map[*corev1.Service]*Objects) map[*corev1.Service]*Objects {
+	index, room, all := NewIndex(pods), Max, make(map[*corev1.Service]*Objects, len(services))
+	truncation := map[string]string{corev1.EndpointsOverCapacity: "truncated"} // as of the controller of Endpoints; shared by all objects
+	for _, s := range services {
+		if !Computed(s) {
+			continue
+		}
+		behind := index.Behind(s, o)
+		part := behind[:min(len(behind), room)]
+		room -= len(part)
+		truncated := len(part) < len(behind)
+		if e := before[s]; e != nil && e.truncated == truncated && slices.EqualFunc(e.pods, part, func(a, b Backend) bool { return a.Pod == b.Pod }) {
+			all[s] = e
+			continue
+		}
+		e := &Objects{Endpoints(s, part), Slices(s, part), part, truncated}
+		if truncated {
+			e.Endpoints.Annotations = truncation
+			for _, one := range e.Slices {
+				one.Annotations = truncation
+			}
+		}
+		all[s] = e
 	}
+	return all
+}
+
+// Backend is a pod that may be behind Services.
+type Backend struct {
+	*corev1.Pod
+	// reference is shared by the objects of all Services.
+	reference *corev1.ObjectReference
 }
 
 // Index finds pods by namespace.
-type Index map[string][]*corev1.Pod
+type Index map[string][]Backend
 
 // NewIndex indexes the pods that have addresses and have not terminated, sorted by name.
 func NewIndex(pods []*corev1.Pod) Index {
 	x := Index{}
 	for _, p := range pods {
 		if p.Status.PodIP != "" && p.Status.Phase != corev1.PodSucceeded && p.Status.Phase != corev1.PodFailed {
-			x[p.Namespace] = append(x[p.Namespace], p)
+			x[p.Namespace] = append(x[p.Namespace], Backend{p, &corev1.ObjectReference{Kind: "Pod", Namespace: p.Namespace, Name: p.Name, UID: p.UID}})
 		}
 	}
 	for _, list := range x {
-		slices.SortFunc(list, func(a, b *corev1.Pod) int { return cmp.Compare(a.Name, b.Name) })
+		slices.SortFunc(list, func(a, b Backend) int { return cmp.Compare(a.Name, b.Name) })
 	}
 	return x
 }
 
 // Behind returns the pods that a Service selects; none if it has no selector.
-func (x Index) Behind(s *corev1.Service, o *model.Origins) []*corev1.Pod {
+func (x Index) Behind(s *corev1.Service, o *model.Origins) []Backend {
 	if len(s.Spec.Selector) == 0 || s.Spec.Type == corev1.ServiceTypeExternalName {
 		return nil
 	}
 	match := labels.SelectorFromSet(s.Spec.Selector)
-	var out []*corev1.Pod
+	var out []Backend
 	for _, p := range x[s.Namespace] {
-		if match.Matches(labels.Set(p.Labels)) && o.Selects(s, p) {
+		if match.Matches(labels.Set(p.Labels)) && o.Selects(s, p.Pod) {
 			out = append(out, p)
 		}
 	}
@@ -85,7 +122,7 @@ func Words(e model.Endpoints) func(*corev1.Service) string {
 	}
 }
 
-func lines(s *corev1.Service, pods []*corev1.Pod) (all []string) {
+func lines(s *corev1.Service, pods []Backend) (all []string) {
 	ports := s.Spec.Ports
 	if len(ports) == 0 {
 		ports = make([]corev1.ServicePort, 1) // the addresses alone
@@ -93,10 +130,10 @@ func lines(s *corev1.Service, pods []*corev1.Pod) (all []string) {
 	for i := range ports {
 		var to []string
 		for _, pod := range pods {
-			if pod.DeletionTimestamp != nil || !manifests.IsReady(pod) && !s.Spec.PublishNotReadyAddresses {
+			if pod.DeletionTimestamp != nil || !manifests.IsReady(pod.Pod) && !s.Spec.PublishNotReadyAddresses {
 				continue
 			}
-			number := manifests.TargetPort(&ports[i], pod)
+			number := manifests.TargetPort(&ports[i], pod.Pod)
 			switch {
 			case len(s.Spec.Ports) == 0:
 				to = append(to, pod.Status.PodIP)
@@ -152,14 +189,14 @@ func key(ports []port) string { return fmt.Sprint(ports) }
 // group are pods with the same ports.
 type group struct {
 	ports []port
-	pods  []*corev1.Pod
+	pods  []Backend
 }
 
 // grouped returns groups of pods by their ports, in a stable order.
-func grouped(s *corev1.Service, pods []*corev1.Pod) []*group {
+func grouped(s *corev1.Service, pods []Backend) []*group {
 	byPorts := map[string]*group{}
 	for _, p := range pods {
-		ports := portsOf(s, p)
+		ports := portsOf(s, p.Pod)
 		if len(ports) == 0 && len(s.Spec.Ports) > 0 {
 			continue
 		}
@@ -176,10 +213,6 @@ func grouped(s *corev1.Service, pods []*corev1.Pod) []*group {
 	return all
 }
 
-func reference(p *corev1.Pod) *corev1.ObjectReference {
-	return &corev1.ObjectReference{Kind: "Pod", Namespace: p.Namespace, Name: p.Name, UID: p.UID}
-}
-
 // hostname returns the name of a pod in the domain of a Service; empty if it has none.
 func hostname(s *corev1.Service, p *corev1.Pod) string {
 	if p.Spec.Hostname != "" && p.Spec.Subdomain == s.Name {
@@ -189,7 +222,7 @@ func hostname(s *corev1.Service, p *corev1.Pod) string {
 }
 
 // Endpoints returns the Endpoints of a Service without uid and times. Terminating pods are omitted.
-func Endpoints(s *corev1.Service, pods []*corev1.Pod) *corev1.Endpoints {
+func Endpoints(s *corev1.Service, pods []Backend) *corev1.Endpoints {
 	e := &corev1.Endpoints{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Endpoints"},
 		ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: s.Name, Labels: maps.Clone(s.Labels)},
@@ -207,15 +240,15 @@ func Endpoints(s *corev1.Service, pods []*corev1.Pod) *corev1.Endpoints {
 			if p.DeletionTimestamp != nil && !s.Spec.PublishNotReadyAddresses {
 				continue
 			}
-			ip := addressOf(p, familyOf(s))
+			ip := addressOf(p.Pod, familyOf(s))
 			if ip == "" {
 				continue
 			}
-			a := corev1.EndpointAddress{IP: ip, Hostname: hostname(s, p), TargetRef: reference(p)}
+			a := corev1.EndpointAddress{IP: ip, Hostname: hostname(s, p.Pod), TargetRef: p.reference}
 			if p.Spec.NodeName != "" {
 				a.NodeName = &p.Spec.NodeName
 			}
-			if manifests.IsReady(p) || s.Spec.PublishNotReadyAddresses {
+			if manifests.IsReady(p.Pod) || s.Spec.PublishNotReadyAddresses {
 				subset.Addresses = append(subset.Addresses, a)
 			} else {
 				subset.NotReadyAddresses = append(subset.NotReadyAddresses, a)
@@ -262,13 +295,13 @@ func addressOf(p *corev1.Pod, family corev1.IPFamily) string {
 }
 
 // families returns the address families of a Service, or, if it names none, those of its pods.
-func families(s *corev1.Service, pods []*corev1.Pod) []corev1.IPFamily {
+func families(s *corev1.Service, pods []Backend) []corev1.IPFamily {
 	if len(s.Spec.IPFamilies) > 0 {
 		return s.Spec.IPFamilies
 	}
 	var found []corev1.IPFamily
 	for _, f := range []corev1.IPFamily{corev1.IPv4Protocol, corev1.IPv6Protocol} {
-		if slices.ContainsFunc(pods, func(p *corev1.Pod) bool { return addressOf(p, f) != "" }) {
+		if slices.ContainsFunc(pods, func(p Backend) bool { return addressOf(p.Pod, f) != "" }) {
 			found = append(found, f)
 		}
 	}
@@ -282,7 +315,7 @@ func families(s *corev1.Service, pods []*corev1.Pod) []corev1.IPFamily {
 const maxEndpoints = 100
 
 // Slices returns the EndpointSlices of a Service without uid and times: at least one per address family.
-func Slices(s *corev1.Service, pods []*corev1.Pod) []*discoveryv1.EndpointSlice {
+func Slices(s *corev1.Service, pods []Backend) []*discoveryv1.EndpointSlice {
 	var all []*discoveryv1.EndpointSlice
 	groups := grouped(s, pods)
 	for _, family := range families(s, pods) {
@@ -303,20 +336,20 @@ func Slices(s *corev1.Service, pods []*corev1.Pod) []*discoveryv1.EndpointSlice 
 func chunks(g *group, family corev1.IPFamily, s *corev1.Service) [][]discoveryv1.Endpoint {
 	var all []discoveryv1.Endpoint
 	for _, p := range g.pods {
-		ip := addressOf(p, family)
+		ip := addressOf(p.Pod, family)
 		if ip == "" {
 			continue
 		}
-		serving, terminating := manifests.IsReady(p) || s.Spec.PublishNotReadyAddresses, p.DeletionTimestamp != nil
+		serving, terminating := manifests.IsReady(p.Pod) || s.Spec.PublishNotReadyAddresses, p.DeletionTimestamp != nil
 		ready := s.Spec.PublishNotReadyAddresses || serving && !terminating
 		e := discoveryv1.Endpoint{
-			Addresses: []string{ip}, TargetRef: reference(p),
+			Addresses: []string{ip}, TargetRef: p.reference,
 			Conditions: discoveryv1.EndpointConditions{Ready: &ready, Serving: &serving, Terminating: &terminating},
 		}
 		if p.Spec.NodeName != "" {
 			e.NodeName = &p.Spec.NodeName
 		}
-		if h := hostname(s, p); h != "" {
+		if h := hostname(s, p.Pod); h != "" {
 			e.Hostname = &h
 		}
 		all = append(all, e)

@@ -49,7 +49,7 @@ func service(change func(*corev1.Service)) *corev1.Service {
 }
 
 // lines writes Endpoints and EndpointSlices as text.
-func lines(s *corev1.Service, pods []*corev1.Pod) []string {
+func lines(s *corev1.Service, pods []endpoints.Backend) []string {
 	var out []string
 	for _, subset := range endpoints.Endpoints(s, pods).Subsets {
 		var ready, others, ports []string
@@ -208,7 +208,8 @@ func TestMetadataOfSlices(t *testing.T) {
 		s.Labels, s.Spec.ClusterIP = map[string]string{"a": "b"}, corev1.ClusterIPNone
 	})
 	named := pod("a", func(p *corev1.Pod) { p.Spec.Hostname, p.Spec.Subdomain, p.UID = "one", "web", "pod-uid" }, "10.1.0.1")
-	all := endpoints.Slices(s, []*corev1.Pod{named})
+	pods := endpoints.NewIndex([]*corev1.Pod{named}).Behind(s, nil)
+	all := endpoints.Slices(s, pods)
 	if len(all) != 1 {
 		t.Fatalf("%d slices", len(all))
 	}
@@ -224,7 +225,7 @@ func TestMetadataOfSlices(t *testing.T) {
 	if e := slice.Endpoints[0]; *e.Hostname != "one" || *e.NodeName != "node" || e.TargetRef.UID != "pod-uid" || e.TargetRef.Name != "a" {
 		t.Errorf("%+v", e)
 	}
-	if e := endpoints.Endpoints(s, []*corev1.Pod{named}); e.Subsets[0].Addresses[0].Hostname != "one" || e.Labels["a"] != "b" || len(s.Labels) != 1 {
+	if e := endpoints.Endpoints(s, pods); e.Subsets[0].Addresses[0].Hostname != "one" || e.Labels["a"] != "b" || len(s.Labels) != 1 {
 		t.Errorf("%+v", e)
 	}
 }
