@@ -272,8 +272,9 @@ func (s *apiSoak) explained(what string, began time.Time, status metav1.Status) 
 
 // kills kills the agent every few seconds until a time or the end of ctx, and returns how often.
 func (s *apiSoak) kills(ctx context.Context, until time.Time) (n int) {
+	random := rand.New(rand.NewPCG(5, 13))
 	for ctx.Err() == nil {
-		for range 8 + rand.IntN(8) {
+		for range 8 + random.IntN(8) {
 			pause.For(ctx, time.Second)
 			if now, err := s.in.lookAtMemory(); err == nil {
 				s.peak = max(s.peak, now)

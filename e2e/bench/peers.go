@@ -229,7 +229,7 @@ func (b *bench) table(ctx context.Context, all map[string]map[string]float64) er
 	}
 	fmt.Printf("%s, %s.\n\n", time.Now().Format(time.DateOnly), machine())
 	fmt.Printf("- %s, %s\n- %s, `kube play`\n- %s\n\n", kubelet, containerd, podman, monopod)
-	fmt.Println("| pod network (host network) | kubelet + containerd | podman kube play | monopod |\n|---|---|---|---|")
+	fmt.Println("| pod/host network | kubelet + containerd | podman kube play | monopod |\n|---|---|---|---|")
 	for _, row := range []struct{ what, figure, unit string }{
 		{"manifest to running process", "start_ms", "s"},
 		{fmt.Sprintf("%d manifests at once", b.pods), fmt.Sprintf("start%d_ms", b.pods), "s"},
@@ -242,7 +242,8 @@ func (b *bench) table(ctx context.Context, all map[string]map[string]float64) er
 	} {
 		fmt.Printf("| %s |", row.what)
 		for _, p := range peers() {
-			fmt.Printf(" %s (%s) |", amount(all[p.name]["pod_"+row.figure], row.unit), amount(all[p.name]["host_"+row.figure], row.unit))
+			pod, host := amount(all[p.name]["pod_"+row.figure], row.unit), amount(all[p.name]["host_"+row.figure], row.unit)
+			fmt.Printf(" %s/%s %s |", pod, host, row.unit)
 		}
 		fmt.Println()
 	}
@@ -250,17 +251,17 @@ func (b *bench) table(ctx context.Context, all map[string]map[string]float64) er
 	return nil
 }
 
-// amount formats a figure; seconds are measured in milliseconds.
+// amount formats a figure without its unit; seconds are measured in milliseconds.
 func amount(v float64, unit string) string {
 	switch {
 	case unit == "s" && v < 100_000:
-		return strconv.FormatFloat(v/1000, 'g', 2, 64) + " s"
+		return strconv.FormatFloat(v/1000, 'g', 2, 64)
 	case unit == "s":
-		return fmt.Sprintf("%.0f s", v/1000)
+		return fmt.Sprintf("%.0f", v/1000)
 	case v < 10:
-		return fmt.Sprintf("%.1f %s", v, unit)
+		return fmt.Sprintf("%.1f", v)
 	}
-	return fmt.Sprintf("%.0f %s", v, unit)
+	return fmt.Sprintf("%.0f", v)
 }
 
 // machine describes this machine.
