@@ -22,9 +22,9 @@ func (in *instance) serviceOf(name string) (clusterIP string, nodePort string) {
 		}
 		for line := range strings.Lines(out) {
 			f := strings.Fields(line)
-			if len(f) == 5 && f[1] == name && strings.Contains(f[3], ".") {
+			if len(f) == 7 && f[1] == name && strings.Contains(f[3], ".") {
 				clusterIP = f[3]
-				_, after, _ := strings.Cut(f[4], ":")
+				_, after, _ := strings.Cut(f[5], ":")
 				nodePort, _, _ = strings.Cut(after, "/")
 				return nil
 			}

@@ -4,14 +4,16 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"monopod/node/kubeapi/tables"
 	"monopod/node/localapi"
 )
 
-// objectRoutes adds the objects besides pods: a v1 List, selected by kind, namespace and name.
+// objectRoutes adds the objects besides pods: a v1 List, or a Table, selected by kind, namespace and name.
 func (s *Server) objectRoutes(mux *http.ServeMux) {
 	if s.cfg.Objects == nil {
 		return
@@ -30,6 +32,11 @@ func (s *Server) objectRoutes(mux *http.ServeMux) {
 		slices.SortStableFunc(items, func(a, b metav1.Object) int {
 			return slices.Compare([]string{kindOf(a), a.GetNamespace(), a.GetName()}, []string{kindOf(b), b.GetNamespace(), b.GetName()})
 		})
+		if q.Get("as") == "Table" {
+			shown, _ := s.cfg.Shown(r.Context())
+			s.json(w, tables.Of(items, shown, time.Now()))
+			return
+		}
 		s.json(w, map[string]any{"apiVersion": "v1", "kind": "List", "items": items})
 	})
 }

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 
 	"monopod/node/intake"
+	"monopod/node/kubeapi/kinds"
 	"monopod/node/localapi"
 	podstream "monopod/node/stream"
 )
@@ -44,6 +45,8 @@ type Config struct {
 	Whys    Whys
 	// Objects, which may be nil, returns the objects besides pods, as clients see them.
 	Objects func() []metav1.Object
+	// Shown returns the objects that the Kubernetes API shows, and why it cannot show those of some kinds. It is set if Objects is.
+	Shown func(context.Context) (map[*kinds.Kind][]kinds.Object, map[*kinds.Kind]error)
 	// Visible reports whether the user of a request may see an object of Objects; nil shows all.
 	Visible func(r *http.Request, o metav1.Object) bool
 	// Agent, which may be nil, returns what the daemon costs.

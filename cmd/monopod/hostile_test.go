@@ -106,10 +106,19 @@ func hostileDaemon(t *testing.T, onlyErrors bool) string {
 	mux.HandleFunc("GET /apis/monopod.dev/v1alpha1/agents/self/why", one(daemontest.HostileTexts[why.Answer]()))
 	mux.HandleFunc("GET /apis/monopod.dev/v1alpha1/namespaces/{namespace}/podreports/{name}/why", one(daemontest.HostileTexts[why.Answer]()))
 	mux.HandleFunc("GET /apis/monopod.dev/v1alpha1/agents/self/documents", func(w http.ResponseWriter, r *http.Request) {
-		send(w, map[string]any{"items": slices.DeleteFunc(hostileObjects(), func(o any) bool {
+		items := slices.DeleteFunc(hostileObjects(), func(o any) bool {
 			kind := r.URL.Query().Get("kind")
 			return kind != "" && kind != o.(runtime.Object).GetObjectKind().GroupVersionKind().Kind
-		})})
+		})
+		if r.URL.Query().Get("as") == "" {
+			send(w, map[string]any{"items": items})
+			return
+		}
+		table := metav1.Table{ColumnDefinitions: []metav1.TableColumnDefinition{{Name: "Name"}, {Name: daemontest.Evil}, {Name: daemontest.Evil, Priority: 1}}}
+		for _, o := range items {
+			table.Rows = append(table.Rows, metav1.TableRow{Cells: []any{daemontest.Evil, daemontest.Evil, map[string]any{daemontest.Evil: daemontest.Evil}}, Object: runtime.RawExtension{Object: o.(runtime.Object)}})
+		}
+		send(w, table)
 	})
 	mux.HandleFunc("GET /apis/monopod.dev/v1alpha1/agents/self/costs", one(daemontest.HostileTexts[localapi.Agent]()))
 	mux.HandleFunc("GET /apis/monopod.dev/v1alpha1/agents/self/drain", one(daemontest.HostileTexts[localapi.Schedule]()))
@@ -150,7 +159,7 @@ func hostileDaemon(t *testing.T, onlyErrors bool) string {
 	return clitest.ServeOn(t, handler)
 }
 
-// hostileObjects has one of each kind that has columns; the first pod of the daemon is theirs.
+// hostileObjects has one of most kinds; the first pod of the daemon is theirs.
 func hostileObjects() []any {
 	all := []any{
 		of("Deployment", daemontest.HostileTexts[appsv1.Deployment]()), of("ReplicaSet", daemontest.HostileTexts[appsv1.ReplicaSet]()), of("StatefulSet", daemontest.HostileTexts[appsv1.StatefulSet]()), of("DaemonSet", daemontest.HostileTexts[appsv1.DaemonSet]()),

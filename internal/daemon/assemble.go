@@ -193,7 +193,7 @@ func newServer(c *core, m *machineParts, sources func(context.Context) error) (*
 	objects := &objectList{node: cfg.NodeName, state: c.state, services: c.services.Assigned, matches: cluster.Matches(m.labels, c.nodeMeta.Current), gate: c.gate, pressure: m.pressure}
 	server = node.NewServer(node.Config{
 		Pods: c.state, Logs: logfile.New(cfg.PodLogsDir), Inputs: c.state, Whys: newExplainer(c, m), Events: c.events.Recorder,
-		Revisions: history.Revisions{Of: c.state.Rollouts}, Images: c.images, Leaving: c.state.Removals.Views, Objects: objects.list, Settings: settings,
+		Revisions: history.Revisions{Of: c.state.Rollouts}, Images: c.images, Leaving: c.state.Removals.Views, Objects: objects.list, Shown: k.state.Objects, Settings: settings,
 		Version: version.String(), Agent: func() localapi.Agent { return m.usage(c) }, Log: d.Log, Routes: routes, Around: api.Socket.OnSocket, Alias: m.link.Alias(),
 		Reach: c.access, Files: c.access, StreamIdleTimeout: cfg.StreamingConnectionIdleTimeout, Applier: m.consumer(), Scheduler: m.scheduler, Shared: k.api.WithOwn,
 		Visible: k.api.Visible, AdmitRollback: k.api.AdmitRollback,

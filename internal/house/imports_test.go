@@ -141,7 +141,7 @@ func allowed() map[string][]string {
 		"monopod/runner/service":             {"monopod/internal/model", "monopod/manifests"},
 		"monopod/runner/rollout":             {"monopod/manifests", "monopod/internal", "monopod/runner/rollout/packed"},
 		"monopod/runner/rollout/packed":      {},
-		"monopod/node":                       {"monopod/manifests", "monopod/node/events", "monopod/node/why", "monopod/internal", "monopod/node/localapi"},
+		"monopod/node":                       {"monopod/manifests", "monopod/node/events", "monopod/node/why", "monopod/internal", "monopod/node/localapi", "monopod/node/kubeapi/kinds", "monopod/node/kubeapi/tables"},
 		"monopod/node/localapi":              {"monopod/manifests", "monopod/node/budget", "monopod/node/events", "monopod/internal"},
 		"monopod/node/localclient":           {"monopod/node/localapi", "monopod/node/events", "monopod/node/stream", "monopod/node/why", "monopod/manifests", "monopod/internal"},
 		"monopod/node/kubeapi/tables":        {"monopod/manifests", "monopod/internal", "monopod/node/kubeapi/kinds", "monopod/node/kubeapi/metricsv1beta1", "monopod/node/kubeapi/monopodv1"},

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	batchv1 "k8s.io/api/batch/v1"
@@ -54,76 +53,6 @@ func TestConditionsAndWorkloadsAreOfKindsThatExist(t *testing.T) {
 	}
 	if !slices.Contains(Conditions(Node), "Ready") || Conditions("ConfigMap") != nil {
 		t.Error("wrong conditions")
-	}
-}
-
-func TestRowsOfObjectsWithoutPods(t *testing.T) {
-	for _, tt := range []struct{ name, raw, want string }{
-		{
-			"a ConfigMap",
-			`{"kind": "ConfigMap", "metadata": {"namespace": "a", "name": "m"}, "data": {"x": "1"}, "binaryData": {"y": "AA=="}}`,
-			"a|m|2",
-		},
-		{
-			"a claim",
-			`{"kind": "PersistentVolumeClaim", "metadata": {"namespace": "a", "name": "c"}, "spec": {"storageClassName": "fast", "accessModes": ["ReadWriteOnce", "ReadOnlyMany"]}}`,
-			"a|c|fast|ReadWriteOnce,ReadOnlyMany",
-		},
-		{
-			"a claim without class and modes",
-			`{"kind": "PersistentVolumeClaim", "metadata": {"namespace": "a", "name": "c"}, "spec": {"storageClassName": ""}}`,
-			"a|c|<none>|<none>",
-		},
-		{
-			"a node",
-			`{"kind": "Node", "metadata": {"name": "n"}, "status": {"conditions": [{"type": "Ready", "status": "True"}], "nodeInfo": {"kubeletVersion": "v1"}}}`,
-			"-|n|Ready|v1",
-		},
-		{
-			"a cordoned node that is not ready",
-			`{"kind": "Node", "metadata": {"name": "n"}, "spec": {"unschedulable": true}}`,
-			"-|n|NotReady,SchedulingDisabled|<none>",
-		},
-		{
-			"a kind without columns of its own",
-			`{"kind": "RuntimeClass", "metadata": {"name": "kata"}}`,
-			"-|kata",
-		},
-		{
-			"a Job that failed",
-			`{"kind": "Job", "metadata": {"namespace": "a", "name": "j"}, "spec": {"completions": 2}, "status": {"succeeded": 1, "conditions": [{"type": "Failed", "status": "True"}]}}`,
-			"a|j|Failed|1/2",
-		},
-	} {
-		item, err := Decode([]byte(tt.raw))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got := strings.Join(Row(item, time.Time{}, false, ""), "|"); got != tt.want {
-			t.Errorf("%s: %s, want %s", tt.name, got, tt.want)
-		}
-	}
-}
-
-func TestNextRun(t *testing.T) {
-	now := time.Date(2026, 2, 27, 12, 30, 0, 0, time.Local)
-	yes, nowhere := true, "Nowhere/Land"
-	for _, tt := range []struct {
-		name string
-		spec batchv1.CronJobSpec
-		want string
-	}{
-		{"each hour", batchv1.CronJobSpec{Schedule: "0 * * * *"}, "2026-02-27 13:00 (in 30m)"},
-		{"on the first of a month", batchv1.CronJobSpec{Schedule: "0 0 1 * *"}, "2026-03-01 00:00 (in 35h)"},
-		{"suspended", batchv1.CronJobSpec{Schedule: "0 * * * *", Suspend: &yes}, "<none>"},
-		{"on a day that never comes", batchv1.CronJobSpec{Schedule: "0 0 30 2 *"}, "<none>"},
-		{"no schedule", batchv1.CronJobSpec{Schedule: "daily"}, "<invalid>"},
-		{"a time zone in the schedule", batchv1.CronJobSpec{Schedule: "TZ=UTC 0 * * * *"}, "<invalid>"},
-		{"an unknown time zone", batchv1.CronJobSpec{Schedule: "0 * * * *", TimeZone: &nowhere}, "<invalid>"},
-	} {
-		if got := NextRun(&batchv1.CronJob{Spec: tt.spec}, now); got != tt.want {
-			t.Errorf("%s: %s, want %s", tt.name, got, tt.want)
-		}
 	}
 }
 

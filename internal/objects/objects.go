@@ -1,5 +1,5 @@
-// Package objects knows how objects besides pods are shown: what a word of a command line names, the status of a workload as its pods
-// have it, and the columns of each kind.
+// Package objects knows how objects besides pods are shown: what a word of a command line names, and the status of a workload as
+// its pods have it.
 //
 // It is pure: no clock, no disk, no network, no goroutines. It only reads what is desired; it decides nothing about it.
 package objects
@@ -68,7 +68,7 @@ func Conditions(kind string) []string {
 // Item is an object as a client has it.
 type Item struct {
 	Kind string
-	// Object is a pointer to its type, or to metav1.PartialObjectMetadata of kinds that have no columns of their own.
+	// Object is a pointer to its type, or to metav1.PartialObjectMetadata of kinds whose content no command looks at.
 	Object metav1.Object
 	// Raw is the object as JSON.
 	Raw json.RawMessage

@@ -2,18 +2,19 @@ package objects
 
 import (
 	"encoding/json"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"monopod/manifests"
-	"monopod/manifests/kinds"
 )
 
 func TestWordsMeanWhatTheyMeanToKubectl(t *testing.T) {
@@ -43,8 +44,8 @@ func podOf(kind, name string, phase corev1.PodPhase, revision string) *corev1.Po
 	return p
 }
 
-// shownAs is the row of an object as a client shows it.
-func shownAs(t *testing.T, f Facts, kind string, o metav1.Object, wide bool) (Item, string) {
+// shownAs is an object as a client has it.
+func shownAs(t *testing.T, f Facts, kind string, o metav1.Object) Item {
 	t.Helper()
 	before, err := json.Marshal(o)
 	if err != nil {
@@ -61,15 +62,11 @@ func shownAs(t *testing.T, f Facts, kind string, o metav1.Object, wide bool) (It
 	if err != nil {
 		t.Fatal(err)
 	}
-	row := Row(item, time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC), wide, "a.yaml:3")
-	if head := Header(kind, wide); len(head) != len(row) {
-		t.Errorf("%s: %d titles for %d cells", kind, len(head), len(row))
-	}
-	return item, strings.Join(row, "|")
+	return item
 }
 
 func TestTheStateOfAWorkloadIsThatOfItsPods(t *testing.T) {
-	three, yes, zone := int32(3), true, "UTC"
+	three, one := int32(3), int32(1)
 	meta := metav1.ObjectMeta{Namespace: "default", Name: "web"}
 	of := func(kind string, more ...*corev1.Pod) Facts {
 		return Facts{Pods: append(more, podOf(kind, "web-0", corev1.PodRunning, "new"), podOf(kind, "web-1", corev1.PodPending, "old"), podOf("Other", "x", corev1.PodRunning, "new")), Revision: func(corev1.PodTemplateSpec) string { return "new" }}
@@ -78,60 +75,45 @@ func TestTheStateOfAWorkloadIsThatOfItsPods(t *testing.T) {
 	finished := ended
 	finished.Ends = map[string]string{"default/web": "Complete"}
 	ran := of("CronJob")
-	ran.LastRuns = map[string]time.Time{"default/web": time.Date(2026, 11, 21, 11, 0, 0, 0, time.UTC)}
+	at := metav1.NewTime(time.Date(2026, 11, 21, 11, 0, 0, 0, time.Local))
+	ran.LastRuns = map[string]time.Time{"default/web": at.Time}
 	elsewhere := of("DaemonSet")
 	elsewhere.Matches = func(s *corev1.PodSpec) bool { return s.NodeSelector["disk"] == "" }
 	ssd := appsv1.DaemonSetSpec{Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{NodeSelector: map[string]string{"disk": "ssd"}}}}
-	next := time.Date(2026, 11, 21, 13, 0, 0, 0, time.UTC).Local().Format("2006-01-02 15:04") + " (in 60m)"
+	available := func(s corev1.ConditionStatus) []appsv1.DeploymentCondition {
+		return []appsv1.DeploymentCondition{{Type: appsv1.DeploymentAvailable, Status: s}}
+	}
+	active := func(names ...string) (all []corev1.ObjectReference) {
+		for _, name := range names {
+			all = append(all, corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: "default", Name: name})
+		}
+		return all
+	}
+	everywhere := appsv1.DaemonSetStatus{DesiredNumberScheduled: 1, CurrentNumberScheduled: 1, NumberReady: 1, NumberAvailable: 1, UpdatedNumberScheduled: 1}
 	for _, c := range []struct {
 		kind   string
 		object metav1.Object
 		facts  Facts
-		want   string
+		want   any
 	}{
-		{"Deployment", &appsv1.Deployment{ObjectMeta: meta, Spec: appsv1.DeploymentSpec{Replicas: &three}}, of("Deployment"), "1/3|1|1"},
-		{"Deployment", &appsv1.Deployment{ObjectMeta: meta}, Facts{}, "0/1|0|0"},
-		{"ReplicaSet", &appsv1.ReplicaSet{ObjectMeta: meta, Spec: appsv1.ReplicaSetSpec{Replicas: &three}}, of("ReplicaSet"), "3|2|1"},
-		{"ReplicationController", &appsv1.ReplicaSet{ObjectMeta: meta, Spec: appsv1.ReplicaSetSpec{Replicas: &three}}, of("ReplicationController"), "3|2|1"},
-		{"StatefulSet", &appsv1.StatefulSet{ObjectMeta: meta, Status: appsv1.StatefulSetStatus{ReadyReplicas: 9}}, of("StatefulSet"), "1/1"},
-		{"DaemonSet", &appsv1.DaemonSet{ObjectMeta: meta}, of("DaemonSet"), "1|1|1|1|1"},
-		{"DaemonSet", &appsv1.DaemonSet{ObjectMeta: meta}, elsewhere, "1|1|1|1|1"},
-		{"DaemonSet", &appsv1.DaemonSet{ObjectMeta: meta, Spec: ssd}, elsewhere, "0|0|0|0|0"},
-		{"Job", &batchv1.Job{ObjectMeta: meta, Spec: batchv1.JobSpec{Completions: &three}}, ended, "Running|1/3"},
-		{"Job", &batchv1.Job{ObjectMeta: meta, Spec: batchv1.JobSpec{Completions: &three}}, finished, "Complete|3/3"},
-		{"Job", &batchv1.Job{ObjectMeta: meta, Spec: batchv1.JobSpec{Suspend: &yes}}, Facts{}, "Suspended|0/1"},
-		{"CronJob", &batchv1.CronJob{ObjectMeta: meta, Spec: batchv1.CronJobSpec{Schedule: "0 * * * *", TimeZone: &zone}}, ran, "0 * * * *|UTC|False|2|60m|" + next},
-		{"CronJob", &batchv1.CronJob{ObjectMeta: meta, Spec: batchv1.CronJobSpec{Schedule: "nonsense"}}, Facts{}, "nonsense|<none>|False|0|<none>|<invalid>"},
-		{"Service", &corev1.Service{ObjectMeta: meta, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}, {Port: 53, Protocol: "UDP", NodePort: 3000}}}}, Facts{}, "ClusterIP|<none>|80/TCP,53:3000/UDP"},
-		{"Secret", &corev1.Secret{ObjectMeta: meta, Data: map[string][]byte{"password": []byte("hunter2")}}, Facts{}, "Opaque|1"},
+		{"Deployment", &appsv1.Deployment{ObjectMeta: meta, Spec: appsv1.DeploymentSpec{Replicas: &three}}, of("Deployment"), appsv1.DeploymentStatus{Replicas: 2, UpdatedReplicas: 1, ReadyReplicas: 1, AvailableReplicas: 1, UnavailableReplicas: 2, Conditions: available("False")}},
+		{"Deployment", &appsv1.Deployment{ObjectMeta: meta}, Facts{}, appsv1.DeploymentStatus{UnavailableReplicas: 1, Conditions: available("False")}},
+		{"ReplicaSet", &appsv1.ReplicaSet{ObjectMeta: meta, Spec: appsv1.ReplicaSetSpec{Replicas: &three}}, of("ReplicaSet"), appsv1.ReplicaSetStatus{Replicas: 2, FullyLabeledReplicas: 2, ReadyReplicas: 1, AvailableReplicas: 1}},
+		{"ReplicationController", &appsv1.ReplicaSet{ObjectMeta: meta, Spec: appsv1.ReplicaSetSpec{Replicas: &three}}, of("ReplicationController"), corev1.ReplicationControllerStatus{Replicas: 2, FullyLabeledReplicas: 2, ReadyReplicas: 1, AvailableReplicas: 1}},
+		{"StatefulSet", &appsv1.StatefulSet{ObjectMeta: meta, Status: appsv1.StatefulSetStatus{ReadyReplicas: 9}}, of("StatefulSet"), appsv1.StatefulSetStatus{Replicas: 2, CurrentReplicas: 2, UpdatedReplicas: 1, ReadyReplicas: 1, AvailableReplicas: 1}},
+		{"DaemonSet", &appsv1.DaemonSet{ObjectMeta: meta}, of("DaemonSet"), everywhere},
+		{"DaemonSet", &appsv1.DaemonSet{ObjectMeta: meta}, elsewhere, everywhere},
+		{"DaemonSet", &appsv1.DaemonSet{ObjectMeta: meta, Spec: ssd}, elsewhere, appsv1.DaemonSetStatus{}},
+		{"Job", &batchv1.Job{ObjectMeta: meta, Spec: batchv1.JobSpec{Completions: &three}}, ended, batchv1.JobStatus{Active: 2, Ready: &one, Succeeded: 1, Failed: 1}},
+		{"Job", &batchv1.Job{ObjectMeta: meta, Spec: batchv1.JobSpec{Completions: &three}}, finished, batchv1.JobStatus{Ready: &one, Succeeded: 3, Failed: 1, Conditions: []batchv1.JobCondition{{Type: batchv1.JobComplete, Status: "True"}}}},
+		{"CronJob", &batchv1.CronJob{ObjectMeta: meta}, ran, batchv1.CronJobStatus{LastScheduleTime: &at, Active: active("web-0", "web-1")}},
 	} {
-		item, row := shownAs(t, c.facts, c.kind, c.object, false)
-		if row != "default|web|"+c.want {
-			t.Errorf("%s: %s, want %s", c.kind, row, c.want)
+		item := shownAs(t, c.facts, c.kind, c.object)
+		if got := reflect.ValueOf(item.Object).Elem().FieldByName("Status").Interface(); !cmp.Equal(got, c.want) {
+			t.Errorf("%s: %s", c.kind, cmp.Diff(c.want, got))
 		}
-		if strings.Contains(string(item.Raw), "aHVudGVy") {
-			t.Errorf("the value of a secret is shown: %s", item.Raw)
-		}
-		if _, wide := shownAs(t, c.facts, c.kind, c.object, true); !strings.HasSuffix(wide, "|a.yaml:3") {
-			t.Errorf("%s: %s", c.kind, wide)
-		}
-	}
-}
-
-// TestEachKindHasACellForEachTitle: describe reads them side by side.
-func TestEachKindHasACellForEachTitle(t *testing.T) {
-	for _, kind := range append(kinds.All(), Node) {
-		item, err := Decode([]byte(`{"kind": "` + kind + `", "metadata": {"name": "a"}}`))
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, wide := range []bool{false, true} {
-			if kind == "Pod" { // a table of its own
-				continue
-			}
-			if head, row := Header(kind, wide), Row(item, time.Time{}, wide, ""); len(head) != len(row) {
-				t.Errorf("%s: %d titles for %d cells", kind, len(head), len(row))
-			}
+		if source := item.Object.GetAnnotations()["monopod.dev/source"]; source != "a.yaml:3" {
+			t.Errorf("%s is written in %q", c.kind, source)
 		}
 	}
 }

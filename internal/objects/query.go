@@ -72,6 +72,9 @@ func escapeTree(tree any) any {
 	return tree
 }
 
+// none stands for an empty cell.
+const none = "<none>"
+
 // Columns are those of -o custom-columns.
 type Columns struct {
 	Titles []string

@@ -7,6 +7,7 @@ import (
 	"net/url"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 
 	"monopod/node/events"
@@ -41,8 +42,17 @@ func (c *Client) Objects(ctx context.Context, q localapi.ObjectQuery) ([]json.Ra
 	var list struct {
 		Items []json.RawMessage `json:"items"`
 	}
-	values := url.Values{"kind": {q.Kind}, "namespace": {q.Namespace}, "name": {q.Name}}
-	return list.Items, c.getJSON(ctx, localapi.Self("documents")+"?"+values.Encode(), &list)
+	return list.Items, c.getJSON(ctx, documents(q), &list)
+}
+
+// Table returns objects of one kind besides pods as kubectl prints them.
+func Table(ctx context.Context, c *Client, q localapi.ObjectQuery) (*metav1.Table, error) {
+	t := &metav1.Table{}
+	return t, c.getJSON(ctx, documents(q)+"&as=Table", t)
+}
+
+func documents(q localapi.ObjectQuery) string {
+	return localapi.Self("documents") + "?" + url.Values{"kind": {q.Kind}, "namespace": {q.Namespace}, "name": {q.Name}}.Encode()
 }
 
 // Events lists events, the oldest first.

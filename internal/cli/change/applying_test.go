@@ -399,7 +399,7 @@ func TestWaitForADaemonSetForOtherMachines(t *testing.T) {
 			t.Fatalf("%+v", r)
 		}
 		d.Says(0, "daemonset/"+name+" condition met\n", "", "wait", "--for=condition=Ready", "ds/"+name, "--timeout=10s")
-		if r := d.Cmd("get", "ds", name); !strings.HasSuffix(strings.Join(strings.Fields(r.Stdout), " "), " "+c.status) {
+		if r := d.Cmd("get", "ds", name); !strings.Contains(strings.Join(strings.Fields(r.Stdout), " "), " "+name+" "+c.status+" ") {
 			t.Errorf("%+v", r)
 		}
 	}

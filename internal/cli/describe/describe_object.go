@@ -11,14 +11,17 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/duration"
 
 	"monopod/internal/cli/lookup"
 	"monopod/internal/model"
 	"monopod/internal/objects"
 	"monopod/internal/podtable"
 	"monopod/internal/program"
+	"monopod/manifests"
 	"monopod/node"
 	"monopod/node/events"
+	"monopod/node/localapi"
 	"monopod/node/localclient"
 )
 
@@ -29,6 +32,10 @@ func (p Commands) describeObject(ctx context.Context, c *localclient.Client, o p
 		return err
 	}
 	happened, err := c.Events(ctx, events.Filter{Kind: o.Kind, Namespace: o.Key.Namespace, Name: o.Key.Name})
+	if err != nil {
+		return err
+	}
+	table, err := lookup.TableOf(ctx, c, localapi.ObjectQuery{Kind: o.Kind, Namespace: o.Key.Namespace, Name: o.Key.Name}, true)
 	if err != nil {
 		return err
 	}
@@ -45,9 +52,12 @@ func (p Commands) describeObject(ctx context.Context, c *localclient.Client, o p
 	d.field("Space", strings.Trim(space, "()"))
 	d.list("Labels", pairs(item.Object.GetLabels()))
 	d.list("Annotations", pairs(notes))
-	head, row := objects.Header(item.Kind, true), objects.Row(item, d.now, true, "")
-	for i := 2; i < len(head)-1; i++ { // behind namespace and name, up to the source
-		d.field(titleCase(head[i]), row[i])
+	for i, cell := range table.Rows[o.Key] {
+		switch title := table.Titles[i]; title {
+		case "Name", "Selector", "External-IP": // shown above, or by more
+		default:
+			d.field(title, cell)
+		}
 	}
 	d.more(item)
 	if objects.IsWorkload(item.Kind) || item.Kind == "Service" {
@@ -58,9 +68,6 @@ func (p Commands) describeObject(ctx context.Context, c *localclient.Client, o p
 	d.events(happened.Items)
 	return nil
 }
-
-// titleCase converts UP-TO-DATE to Up-to-date.
-func titleCase(head string) string { return head[:1] + strings.ToLower(head[1:]) }
 
 // more prints details of certain kinds.
 func (d *description) more(i objects.Item) {
@@ -76,6 +83,8 @@ func (d *description) more(i objects.Item) {
 		d.list("Keys", keys)
 	case *batchv1.Job:
 		d.field("Pods statuses", fmt.Sprintf("%d active, %d succeeded, %d failed", o.Status.Active, o.Status.Succeeded, o.Status.Failed))
+	case *batchv1.CronJob:
+		d.field("Next run", nextRun(o, d.now))
 	case *corev1.Node:
 		var all []corev1.PodCondition
 		for _, c := range o.Status.Conditions {
@@ -83,6 +92,22 @@ func (d *description) more(i objects.Item) {
 		}
 		d.conditions(all)
 	}
+}
+
+// nextRun returns when the next Job of a CronJob begins.
+func nextRun(c *batchv1.CronJob, now time.Time) string {
+	if c.Spec.Suspend != nil && *c.Spec.Suspend {
+		return "never, it is suspended"
+	}
+	schedule, err := manifests.CronSchedule(&c.Spec)
+	if err != nil {
+		return "<invalid>"
+	}
+	next := schedule.Next(now)
+	if next.IsZero() {
+		return "never"
+	}
+	return fmt.Sprintf("%s (in %s)", next.Local().Format("2006-01-02 15:04"), duration.HumanDuration(next.Sub(now)))
 }
 
 // service prints the addresses of a Service besides its cluster IP, where its ports lead, and what it asks for and does not get.

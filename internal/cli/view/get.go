@@ -47,6 +47,7 @@ func (p Commands) GetCommand() *cobra.Command {
 			"no, ev). Secrets are shown without values. Lists cover all namespaces, or one with -n; a NAME is in namespace default unless -n or NAMESPACE/NAME says " +
 			"otherwise.\n\n" +
 			"`get sources` shows each file, directory and URL, whether it is accepted, and its errors.\n\n" +
+			"The columns of objects besides pods are those of kubectl; `-o wide` adds SOURCE.\n\n" +
 			"`-o json` is a v1 PodList or List, or the object itself for a single name; objects have the annotation monopod.dev/source, pods also monopod.dev/why " +
 			"and monopod.dev/next-try.",
 		Example: "monopod get pods -w\nmonopod get deploy,svc -n shop\nmonopod get pods -l app=web -o jsonpath='{.items[*].status.podIP}'",

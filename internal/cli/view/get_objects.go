@@ -1,6 +1,7 @@
 package view
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"io"
@@ -117,7 +118,7 @@ func (p Commands) getObjects(ctx context.Context, c *localclient.Client, o *GetO
 	}
 	single := len(all) == 1 && len(all[0].keys) == 1 && len(items) == 1
 	if len(items) > 0 || len(missing) == 0 { // else an empty list would be printed
-		if err := p.printItems(o, all, items, single); err != nil {
+		if err := p.printItems(ctx, c, o, all, items, single); err != nil {
 			return err
 		}
 	}
@@ -194,7 +195,7 @@ func podItem(pod *corev1.Pod) (objects.Item, error) {
 }
 
 // printItems prints in the requested format. single means that one object was named.
-func (p Commands) printItems(o *GetOptions, all []wantedObjects, items []objects.Item, single bool) error {
+func (p Commands) printItems(ctx context.Context, c *localclient.Client, o *GetOptions, all []wantedObjects, items []objects.Item, single bool) error {
 	raws := make([]json.RawMessage, 0, len(items))
 	for _, i := range items {
 		raws = append(raws, i.Raw)
@@ -225,8 +226,7 @@ func (p Commands) printItems(o *GetOptions, all []wantedObjects, items []objects
 	case "custom-columns":
 		return p.printColumns(o, items)
 	}
-	p.printTables(o, all, items)
-	return nil
+	return p.printTables(ctx, c, o, all, items)
 }
 
 func (p Commands) printColumns(o *GetOptions, items []objects.Item) error {
@@ -246,36 +246,30 @@ func (p Commands) printColumns(o *GetOptions, items []objects.Item) error {
 }
 
 // printTables prints a table for each kind.
-func (p Commands) printTables(o *GetOptions, all []wantedObjects, items []objects.Item) {
-	now, wide := time.Now(), o.out.format == "wide"
-	first := true
+func (p Commands) printTables(ctx context.Context, c *localclient.Client, o *GetOptions, all []wantedObjects, items []objects.Item) (err error) {
 	var kinds []string
 	for _, w := range all {
 		if !slices.Contains(kinds, w.kind) {
 			kinds = append(kinds, w.kind)
 		}
 	}
+	first := true
 	for _, kind := range kinds {
-		var rows [][]string
-		for _, i := range items {
-			if i.Kind != kind {
-				continue
-			}
-			row := objects.Row(i, now, wide, i.Object.GetAnnotations()[node.AnnotationSource])
-			if pod, ok := i.Object.(*corev1.Pod); ok {
-				row = podtable.RowOf(pod, now).Cells(wide)
-			}
-			if len(kinds) > 1 {
-				row[1] = i.Name()
-			}
-			rows = append(rows, row)
-		}
-		if len(rows) == 0 {
+		of := slices.DeleteFunc(slices.Clone(items), func(i objects.Item) bool { return i.Kind != kind })
+		if len(of) == 0 {
 			continue
 		}
-		head := objects.Header(kind, wide)
+		var head []string
+		var rows [][]string
 		if kind == "Pod" {
-			head = podtable.PodHeader().Cells(wide)
+			head, rows = podRows(of, o.out.format == "wide")
+		} else if head, rows, err = objectRows(ctx, c, o, of); err != nil {
+			return err
+		}
+		if at := slices.Index(head, "NAME"); at >= 0 && len(kinds) > 1 {
+			for i := range rows {
+				rows[i][at] = of[i].Name()
+			}
 		}
 		if !o.noHeaders {
 			rows = append([][]string{head}, rows...)
@@ -293,4 +287,49 @@ func (p Commands) printTables(o *GetOptions, all []wantedObjects, items []object
 		}
 		p.Errs().Printf("No %s found.\n", what)
 	}
+	return nil
+}
+
+func podRows(items []objects.Item, wide bool) (head []string, rows [][]string) {
+	for _, i := range items {
+		if pod, ok := i.Object.(*corev1.Pod); ok {
+			rows = append(rows, podtable.RowOf(pod, time.Now()).Cells(wide))
+		}
+	}
+	return podtable.PodHeader().Cells(wide), rows
+}
+
+// objectRows returns the columns of kubectl of objects of one kind besides pods, with their namespaces and, if wide, their sources.
+func objectRows(ctx context.Context, c *localclient.Client, o *GetOptions, items []objects.Item) (head []string, rows [][]string, err error) {
+	wide, q := o.out.format == "wide", localapi.ObjectQuery{Kind: items[0].Kind}
+	if len(items) == 1 {
+		q.Namespace, q.Name = items[0].Object.GetNamespace(), items[0].Object.GetName()
+	}
+	table, err := lookup.TableOf(ctx, c, q, wide)
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, title := range table.Titles {
+		head = append(head, strings.ToUpper(title))
+	}
+	for _, i := range items {
+		cells := table.Rows[manifests.Key{Namespace: i.Object.GetNamespace(), Name: i.Object.GetName()}]
+		if cells == nil { // it has just gone
+			cells = append([]string{i.Object.GetName()}, make([]string, max(len(table.Titles)-1, 0))...)
+		}
+		if wide {
+			cells = append(cells, cmp.Or(i.Object.GetAnnotations()[node.AnnotationSource], "<none>"))
+		}
+		if i.Object.GetNamespace() != "" {
+			cells = append([]string{i.Object.GetNamespace()}, cells...)
+		}
+		rows = append(rows, cells)
+	}
+	if wide {
+		head = append(head, "SOURCE")
+	}
+	if items[0].Object.GetNamespace() != "" {
+		head = append([]string{"NAMESPACE"}, head...)
+	}
+	return head, rows, nil
 }

@@ -39,7 +39,7 @@ func Edition(tag string) string {
 	return strings.Replace(daemontest.PodYAML("web", runtimetest.ScriptServe), "app:1", "app:"+tag, 1)
 }
 
-// WorkloadsYAML has an object of each kind that `get` has columns for.
+// WorkloadsYAML has objects of most kinds.
 func WorkloadsYAML() string {
 	template := "{metadata: {labels: {app: web}}, spec: {containers: [{name: c, image: 'example.com/app:1', command: [sh, -c, " + strconv.Quote(runtimetest.ScriptServe) + "], ports: [{name: http, containerPort: 8080}]}]}}"
 	return strings.ReplaceAll(workloads, "TEMPLATE", template)

@@ -13,7 +13,9 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/duration"
 
 	"monopod/node/kubeapi/kinds"
@@ -36,6 +38,35 @@ func Row(k *kinds.Kind, o kinds.Object, now time.Time) []any {
 		return cells
 	}
 	return make([]any, len(t.columns)) // an object of a different kind
+}
+
+// Of returns the table of objects of one kind; it is empty if the kind has none. Those that are in shown are printed as they are there. Rows
+// have the names of their objects alone.
+func Of(objects []metav1.Object, shown map[*kinds.Kind][]kinds.Object, now time.Time) *metav1.Table {
+	t := &metav1.Table{TypeMeta: metav1.TypeMeta{APIVersion: metav1.SchemeGroupVersion.String(), Kind: "Table"}, Rows: []metav1.TableRow{}}
+	var k *kinds.Kind
+	better := map[types.NamespacedName]kinds.Object{}
+	for _, o := range objects {
+		typed, ok := o.(kinds.Object)
+		if !ok {
+			continue
+		}
+		if k == nil {
+			if k = kinds.ByKind(typed.GetObjectKind().GroupVersionKind()); k == nil {
+				return t
+			}
+			t.ColumnDefinitions = Columns(k)
+			for _, one := range shown[k] {
+				better[types.NamespacedName{Namespace: one.GetNamespace(), Name: one.GetName()}] = one
+			}
+		}
+		name := metav1.ObjectMeta{Namespace: o.GetNamespace(), Name: o.GetName()}
+		if one := better[types.NamespacedName{Namespace: name.Namespace, Name: name.Name}]; one != nil {
+			typed = one
+		}
+		t.Rows = append(t.Rows, metav1.TableRow{Cells: Row(k, typed, now), Object: runtime.RawExtension{Object: &metav1.PartialObjectMetadata{ObjectMeta: name}}})
+	}
+	return t
 }
 
 // Conditions returns the conditions of a table row: whether a pod has completed.
