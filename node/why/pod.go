@@ -163,8 +163,10 @@ func (b *builder) causes() {
 		b.retried("retry")
 		b.act("set a limit above the current usage of the container, or restart it")
 	case model.TroubleKept:
-		b.cause(cause.Kept, "", "%s", b.Trouble.Text)
-		b.next(time.Time{}, "it follows its manifest again as soon as its source can be read")
+		if !slices.ContainsFunc(b.Inputs, b.refused) { // else edit tells
+			b.cause(cause.Kept, "", "%s", b.Trouble.Text)
+			b.next(time.Time{}, "it follows its manifest again as soon as its source can be read")
+		}
 	case model.TroubleInProgress:
 		op.inProgress()
 	default:
@@ -356,14 +358,18 @@ func (b *builder) anyRegular() bool {
 	})
 }
 
+// refused reports whether an input is a refused one of the pod. Which pods it had is not known if it was refused before the agent started.
+func (b *builder) refused(in model.Input) bool {
+	return in.State == model.InputRefused && (slices.Contains(in.Pods, b.key()) || b.Trouble.Kind == model.TroubleKept && in.Input == b.file())
+}
+
 // edit adds that a newer version of its file was refused.
 func (b *builder) edit() {
-	for i := range b.Inputs {
-		in := &b.Inputs[i]
-		if in.State != model.InputRefused || !slices.Contains(in.Pods, b.key()) {
+	for _, in := range b.Inputs {
+		if !b.refused(in) {
 			continue
 		}
-		b.cause(cause.InputRefused, "", "%s was edited%s and refused; the pod continues with its last good content", in.Input, b.ago(in.Since))
+		b.cause(cause.InputRefused, "", "%s was refused%s; the pod continues with its last good content", in.Input, b.ago(in.Since))
 		b.chain.Steps[len(b.chain.Steps)-1].Lines = in.Errors
 		b.next(time.Time{}, "the file is re-read as soon as it is saved")
 		b.act("fix the errors above, and check with `monopod validate %s`", in.Input)

@@ -472,10 +472,13 @@ func TestEachCauseHasItsChain(t *testing.T) {
 		"removing late":    oneOf(web(trouble(model.Trouble{Kind: "Removing", Text: "being removed"}), func(p *why.Pod) { p.Object.DeletionTimestamp = &metav1.Time{Time: now.Add(-time.Second)} })),
 		"removing":         oneOf(web(trouble(model.Trouble{Kind: "Removing", Text: "being removed: waiting for app to stop"}), func(p *why.Pod) { p.Object.DeletionTimestamp = &metav1.Time{Time: now.Add(20 * time.Second)} })),
 		"kept":             oneOf(web(trouble(model.Trouble{Kind: "Kept", Text: "its manifest has not been read since the agent started; the pod continues unchanged"}))),
-		"resize":           oneOf(web(trouble(model.Trouble{Kind: "Resize", Message: "container app: memory limit (80) below current usage (90)"}), next(3*time.Second))),
-		"pulling":          oneOf(web(waits("ContainerCreating"), trouble(model.Trouble{Kind: "InProgress", Container: "app", Text: "container app: pulling image registry.example/app:1"}))),
-		"blind":            oneOf(web(trouble(model.Trouble{Kind: "Blind", Message: "observe: containerd: connection refused"}), next(time.Second)), func(f *why.Facts) { f.Places.Endpoint = "unix:///run/containerd/containerd.sock" }),
-		"fine until now":   oneOf(web(), func(f *why.Facts) { f.Runtime = "containerd: connection refused" }),
+		"kept and refused": oneOf(web(trouble(model.Trouble{Kind: "Kept", Text: "its manifest has not been read since the agent started; the pod continues unchanged"})), func(f *why.Facts) {
+			f.Inputs = []model.Input{{Source: "file", Input: "/etc/monopod/manifests/web.yaml", State: "Refused", Errors: []string{"/etc/monopod/manifests/web.yaml:3: pod shop/web: metadata.namespace: this source may not use it"}, Since: now.Add(-time.Minute)}}
+		}),
+		"resize":         oneOf(web(trouble(model.Trouble{Kind: "Resize", Message: "container app: memory limit (80) below current usage (90)"}), next(3*time.Second))),
+		"pulling":        oneOf(web(waits("ContainerCreating"), trouble(model.Trouble{Kind: "InProgress", Container: "app", Text: "container app: pulling image registry.example/app:1"}))),
+		"blind":          oneOf(web(trouble(model.Trouble{Kind: "Blind", Message: "observe: containerd: connection refused"}), next(time.Second)), func(f *why.Facts) { f.Places.Endpoint = "unix:///run/containerd/containerd.sock" }),
+		"fine until now": oneOf(web(), func(f *why.Facts) { f.Runtime = "containerd: connection refused" }),
 		"output dropped": oneOf(web(func(p *why.Pod) {
 			p.LogsDropped = "the output of container app is dropped: write /var/log/pods/default_web_u/app/0.log: no space left on device"
 		})),
