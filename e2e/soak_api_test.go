@@ -18,12 +18,14 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/kubernetes/scheme"
@@ -107,9 +109,9 @@ const mostAPIMemory, moreAPIMemory = 150 << 10, 10 << 10
 // rest returns a client for a group.
 func (s *apiSoak) rest(group, media string) *rest.RESTClient {
 	c := rest.CopyConfig(s.config)
-	c.APIPath, c.GroupVersion = "/apis", &appsv1.SchemeGroupVersion
+	c.APIPath, c.GroupVersion = "/apis", &schema.GroupVersion{Group: group, Version: "v1"}
 	if group == "" {
-		c.APIPath, c.GroupVersion = "/api", &corev1.SchemeGroupVersion
+		c.APIPath = "/api"
 	}
 	c.NegotiatedSerializer, c.ContentType, c.AcceptContentTypes = scheme.Codecs.WithoutConversion(), media, media
 	client, err := rest.RESTClientFor(c)
@@ -136,6 +138,7 @@ func soakKinds() []soakKind {
 		{"", "pods", &corev1.Pod{}, func() runtime.Object { return &corev1.PodList{} }},
 		{"", "configmaps", &corev1.ConfigMap{}, func() runtime.Object { return &corev1.ConfigMapList{} }},
 		{"apps", "deployments", &appsv1.Deployment{}, func() runtime.Object { return &appsv1.DeploymentList{} }},
+		{"batch", "jobs", &batchv1.Job{}, func() runtime.Object { return &batchv1.JobList{} }},
 	}
 }
 
@@ -192,21 +195,30 @@ spec:
 `, name, n%3, n%2, image)
 }
 
+func soakJob(name string) string {
+	return fmt.Sprintf(`apiVersion: batch/v1
+kind: Job
+metadata: {name: %[1]s}
+spec: {template: {spec: {restartPolicy: Never, containers: [{name: c, image: %[2]q, command: [sleep, '1']}]}}}
+`, name, image)
+}
+
 // client sends random requests until ctx ends.
 func (s *apiSoak) client(ctx context.Context, number int) {
 	random := rand.New(rand.NewPCG(uint64(number), 13))
 	media := []string{runtime.ContentTypeJSON, runtime.ContentTypeProtobuf}[number%2]
-	core, apps := s.rest("", media), s.rest("apps", media)
+	core, apps, batch := s.rest("", media), s.rest("apps", media), s.rest("batch", media)
 	manager := fmt.Sprintf("client-%d", number)
 	for ctx.Err() == nil {
 		n := random.IntN(1000)
 		pod, deployment, configMap := fmt.Sprintf("pod%d", n%4), fmt.Sprintf("web%d", n%3), fmt.Sprintf("text%d", n%8)
+		job := fmt.Sprintf("job%d", n%3)
 		apply := func(c *rest.RESTClient, plural, name, text string) error {
 			return c.Patch(types.ApplyPatchType).Namespace("default").Resource(plural).Name(name).Param("fieldManager", manager).Param("force", "true").Body([]byte(text)).Do(ctx).Error()
 		}
 		var err error
 		what, began := "", time.Now()
-		switch random.IntN(10) {
+		switch random.IntN(12) {
 		case 0, 1:
 			what, err = "apply a ConfigMap", apply(core, "configmaps", configMap, soakConfigMap(configMap, n))
 		case 2:
@@ -227,6 +239,10 @@ func (s *apiSoak) client(ctx context.Context, number int) {
 			what, err = "delete a ConfigMap", core.Delete().Namespace("default").Resource("configmaps").Name(configMap).Do(ctx).Error()
 		case 9:
 			what, err = "list Pods", core.Get().Namespace("default").Resource("pods").Do(ctx).Error()
+		case 10:
+			what, err = "apply a Job", apply(batch, "jobs", job, soakJob(job))
+		case 11:
+			what, err = "delete a Job", batch.Delete().Namespace("default").Resource("jobs").Name(job).Do(ctx).Error()
 		}
 		s.say(what, began, err)
 		pause.For(ctx, time.Duration(random.IntN(200))*time.Millisecond)
@@ -265,7 +281,7 @@ func (s *apiSoak) explained(what string, began time.Time, status metav1.Status) 
 		return !strings.HasPrefix(what, "apply") && !strings.HasPrefix(what, "list")
 	case http.StatusServiceUnavailable: // the runtime has not been asked since the start
 		starts := s.started.Before(s.killed) || began.Before(s.started.Add(settling))
-		return starts && strings.Contains(what, "Pod") && strings.HasPrefix(status.Message, "pods are not available yet: ")
+		return starts && (strings.Contains(what, "Pod") || strings.Contains(what, "Job")) && strings.Contains(status.Message, "s are not available yet: ")
 	}
 	return false
 }
@@ -377,6 +393,9 @@ func (s *apiSoak) settled() error {
 	}
 	ids, running := map[string]bool{}, map[string]int{}
 	for _, p := range list.(*corev1.PodList).Items {
+		if p.Status.Phase == corev1.PodSucceeded && p.Labels[batchv1.JobNameLabel] != "" {
+			continue
+		}
 		if !isReady(p) || p.DeletionTimestamp != nil {
 			return fmt.Errorf("pod %s is not ready: %s", p.Name, brief(p))
 		}
@@ -392,6 +411,14 @@ func (s *apiSoak) settled() error {
 	for _, d := range list.(*appsv1.DeploymentList).Items {
 		if int(*d.Spec.Replicas) != running[d.Name] || d.Status.ReadyReplicas != *d.Spec.Replicas {
 			return fmt.Errorf("deployment %s: %d replicas, status %+v, and %d run", d.Name, *d.Spec.Replicas, d.Status, running[d.Name])
+		}
+	}
+	if _, list, err = s.list(kinds[3]); err != nil {
+		return err
+	}
+	for _, j := range list.(*batchv1.JobList).Items {
+		if j.Status.Succeeded != 1 || j.Status.Failed != 0 {
+			return fmt.Errorf("job %s: %+v", j.Name, j.Status)
 		}
 	}
 	tasks, _ := filepath.Glob(filepath.Join(s.in.state, "runc/monopod/*"))
