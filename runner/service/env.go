@@ -8,12 +8,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// maxEnv is twice the size of all arguments and variables that Linux starts a process with.
-const maxEnv = 4 << 20
+// maxEnv is twice the size of the variables that a container may have.
+const maxEnv = 1 << 20
 
 // Env returns the environment variables with the cluster IPs and ports of the Services in a namespace, as a kubelet sets them with
-// enableServiceLinks. services must come from Assign. If they are far too many for any process, some are missing: it cannot be started either
-// way, and all of them would take memory for each container.
+// enableServiceLinks. services must come from Assign. If they are far too many for a container, some are missing: it cannot be started either
+// way, and all of them would take memory.
 func Env(services []*corev1.Service, namespace string) map[string]string {
 	out := map[string]string{}
 	size := 0

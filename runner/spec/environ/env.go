@@ -62,12 +62,15 @@ func Resolve(in spec.Input, c *corev1.Container) (*envList, map[string]string, e
 	return env, vars, nil
 }
 
-// fit returns an error if no process can be started with variables. They are measured before they are copied: Services may have very many.
+// maxServices bounds the variables of Services, in bytes: few manifests make many of them, and each container has a copy.
+const maxServices = 512 << 10
+
+// fit returns an error if variables of Services are too large. They are measured before they are copied.
 func fit(vars map[string]string) error {
-	var room expand.Words
+	total := 0
 	for name, value := range vars {
-		if err := room.Add(size(name, value)); err != nil {
-			return err
+		if total += size(name, value); total > maxServices {
+			return fmt.Errorf("together they have more than %d bytes", maxServices)
 		}
 	}
 	return nil

@@ -135,7 +135,7 @@ func TestVariablesOfTooManyServicesAreNotCopied(t *testing.T) {
 	}
 	var err error
 	n := testing.AllocsPerRun(1, func() { _, _, err = Resolve(in, &pod.Spec.Containers[0]) })
-	if want := "variables of Services: arguments and variables together have more than"; err == nil || !strings.Contains(err.Error(), want) {
+	if want := "variables of Services: together they have more than 524288 bytes"; err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("%v, want %s", err, want)
 	}
 	if n > 100 {
