@@ -13,6 +13,7 @@ import (
 	"net/http/httptest"
 	"net/netip"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -110,5 +111,45 @@ func TestAttackServices(t *testing.T) {
 			}
 			return err
 		})
+	})
+}
+
+// TestAttackVariables: each pod of a namespace gets the variables of all its Services.
+func TestAttackVariables(t *testing.T) {
+	pods, services := 24, 1_000
+	if large() {
+		pods = 40
+	}
+	a := newAttacked(t)
+	many := func(from, to int) string {
+		var text strings.Builder
+		for i := from; i < to; i++ {
+			fmt.Fprintf(&text, "---\n{apiVersion: v1, kind: Service, metadata: {name: s%d}, spec: {ports: [{name: a, port: 80}, {name: b, port: 81}]}}\n", i)
+		}
+		return text.String()
+	}
+	a.survives("variables of many Services", func() {
+		a.put("hostile", many(0, services))
+		a.serviceOf(fmt.Sprint("s", services-1))
+		for i := range pods {
+			a.put(fmt.Sprint("user", i), sleeper(fmt.Sprint("user", i), ":"))
+		}
+		for i := range pods {
+			a.ready(fmt.Sprint("user", i))
+		}
+		out, err := a.run("exec", "user0", "--", "sh", "-c", "env | wc -c")
+		if n, _ := strconv.Atoi(strings.TrimSpace(out)); err != nil || n < 300_000 {
+			t.Errorf("the variables have %s bytes, %v", out, err)
+		}
+	})
+	a.put("more", many(services, 2*services))
+	a.serviceOf(fmt.Sprint("s", 2*services-1))
+	a.put("late", sleeper("late", ":"))
+	a.eventually("a pod with more variables is refused", func() error {
+		out, err := a.run("why", "late")
+		if want := "set enableServiceLinks: false"; !strings.Contains(out, want) {
+			err = fmt.Errorf("no %q in %s, %w", want, out, err)
+		}
+		return err
 	})
 }
