@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"monopod/node/kubeapi/kinds"
 	"monopod/node/kubeapi/tables"
 	"monopod/node/localapi"
 )
@@ -33,7 +34,10 @@ func (s *Server) objectRoutes(mux *http.ServeMux) {
 			return slices.Compare([]string{kindOf(a), a.GetNamespace(), a.GetName()}, []string{kindOf(b), b.GetNamespace(), b.GetName()})
 		})
 		if q.Get("as") == "Table" {
-			shown, _ := s.cfg.Shown(r.Context())
+			var shown map[*kinds.Kind][]kinds.Object
+			if len(items) > 0 {
+				shown, _ = s.cfg.Shown(r.Context())
+			}
 			s.json(w, tables.Of(items, shown, time.Now()))
 			return
 		}

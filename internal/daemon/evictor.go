@@ -152,7 +152,7 @@ func (e *evictor) Pods(ctx context.Context, disks bool) ([]pressure.Pod, error) 
 	var all []pressure.Pod
 	for _, st := range statuses {
 		if u := byUID[string(st.Pod.UID)]; u != nil {
-			all = append(all, pressure.NewPod(st.Pod, u, e.state.Spaces.Of(st.Origin.Source) == manifests.LocalSpace))
+			all = append(all, pressure.NewPod(st.Pod, u, st.Origin.Source == "" || e.state.Spaces.Of(st.Origin.Source) == manifests.LocalSpace))
 		}
 	}
 	return all, nil

@@ -48,7 +48,11 @@ func (c *Client) Objects(ctx context.Context, q localapi.ObjectQuery) ([]json.Ra
 // Table returns objects of one kind besides pods as kubectl prints them.
 func Table(ctx context.Context, c *Client, q localapi.ObjectQuery) (*metav1.Table, error) {
 	t := &metav1.Table{}
-	return t, c.getJSON(ctx, documents(q)+"&as=Table", t)
+	err := c.getJSON(ctx, documents(q)+"&as=Table", t)
+	if err == nil && t.Kind != "Table" {
+		err = errOlder(localapi.Self("documents"))
+	}
+	return t, err
 }
 
 func documents(q localapi.ObjectQuery) string {

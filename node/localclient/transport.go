@@ -112,11 +112,15 @@ func (t *transport) answer(req *http.Request, u until) (*http.Response, error) {
 	status := metav1.Status{}
 	if json.Unmarshal(b, &status) == nil && status.Kind == "Status" {
 		if isOlder(path, &status) {
-			return nil, fmt.Errorf("the running monopod is older than this command and does not know %s; use the same release of both", path)
+			return nil, errOlder(path)
 		}
 		return nil, &apierrors.StatusError{ErrStatus: status}
 	}
 	return nil, &AnswerError{Path: path, Err: fmt.Errorf("%s: %s", res.Status, shortened(strings.TrimSpace(string(b))))}
+}
+
+func errOlder(path string) error {
+	return fmt.Errorf("the running monopod is older than this command and does not know %s; use the same release of both", path)
 }
 
 // isOlder reports whether an older daemon does not know the path: errors of this release name the object on all of its own paths.

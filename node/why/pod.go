@@ -163,10 +163,7 @@ func (b *builder) causes() {
 		b.retried("retry")
 		b.act("set a limit above the current usage of the container, or restart it")
 	case model.TroubleKept:
-		if !slices.ContainsFunc(b.Inputs, b.refused) { // else edit tells
-			b.cause(cause.Kept, "", "%s", b.Trouble.Text)
-			b.next(time.Time{}, "it follows its manifest again as soon as its source can be read")
-		}
+		b.kept()
 	case model.TroubleInProgress:
 		op.inProgress()
 	default:
@@ -240,7 +237,7 @@ func (b *builder) lastSeen() {
 	}
 	b.cause(cause.RuntimeDown, "", "it was fine when last observed; now the runtime does not respond: %s", oneLine(b.Runtime))
 	b.next(time.Time{}, "its status is updated as soon as the runtime responds; running containers continue")
-	b.runtimeAdvice()
+	b.add(b.runtimeStep())
 }
 
 // remembered adds what the disk has about the pod while no daemon runs.
@@ -263,7 +260,7 @@ func (b *builder) quiet() {
 	case b.Object.Status.Phase == corev1.PodUnknown:
 		b.cause(cause.RuntimeDown, "", "%s", cmp.Or(oneLine(b.Runtime), "it has not been observed yet"))
 		b.next(time.Time{}, "its status is updated as soon as the runtime responds; running containers continue")
-		b.runtimeAdvice()
+		b.add(b.runtimeStep())
 	case b.Object.Status.Phase == corev1.PodSucceeded:
 		b.next(time.Time{}, "it completed successfully and is not restarted")
 	case !b.ready():
@@ -310,7 +307,7 @@ func (b *builder) restarted() {
 func (b *builder) blind() {
 	b.cause(cause.RuntimeDown, "", "containerd does not respond: %s", oneLine(b.Trouble.Message))
 	b.add(Step{Kind: Next, Text: "it is retried; running containers continue meanwhile", At: b.NextTry})
-	b.runtimeAdvice()
+	b.add(b.runtimeStep())
 }
 
 // runtimeStep is what to do about a containerd that does not answer.
@@ -320,8 +317,6 @@ func (f Facts) runtimeStep() Step {
 	}
 	return Step{Kind: Action, Text: "check " + f.Instance.Log() + ", and whether the disk is full (df -h)"}
 }
-
-func (b *builder) runtimeAdvice() { b.add(b.runtimeStep()) }
 
 // placeOfPod names where another pod is written.
 func (b *builder) placeOfPod(key string) string {
@@ -358,17 +353,24 @@ func (b *builder) anyRegular() bool {
 	})
 }
 
-// refused reports whether an input is a refused one of the pod. Which pods it had is not known if it was refused before the agent started.
-func (b *builder) refused(in model.Input) bool {
-	return in.State == model.InputRefused && (slices.Contains(in.Pods, b.key()) || b.Trouble.Kind == model.TroubleKept && in.Input == b.file())
+// kept is about a pod whose manifest has not been read, unless it was refused: then edit tells.
+func (b *builder) kept() {
+	if len(b.refused()) == 0 {
+		b.cause(cause.Kept, "", "%s", b.Trouble.Text)
+		b.next(time.Time{}, "it follows its manifest again as soon as its source can be read")
+	}
+}
+
+// refused returns the refused inputs that the pod is from.
+func (b *builder) refused() []model.Input {
+	return slices.DeleteFunc(slices.Clone(b.Inputs), func(in model.Input) bool {
+		return in.State != model.InputRefused || !slices.Contains(b.podsOf(&in), b.key())
+	})
 }
 
 // edit adds that a newer version of its file was refused.
 func (b *builder) edit() {
-	for _, in := range b.Inputs {
-		if !b.refused(in) {
-			continue
-		}
+	for _, in := range b.refused() {
 		b.cause(cause.InputRefused, "", "%s was refused%s; the pod continues with its last good content", in.Input, b.ago(in.Since))
 		b.chain.Steps[len(b.chain.Steps)-1].Lines = in.Errors
 		b.next(time.Time{}, "the file is re-read as soon as it is saved")

@@ -52,9 +52,11 @@ func (p Commands) describeObject(ctx context.Context, c *localclient.Client, o p
 	d.field("Space", strings.Trim(space, "()"))
 	d.list("Labels", pairs(item.Object.GetLabels()))
 	d.list("Annotations", pairs(notes))
-	for i, cell := range table.Rows[o.Key] {
-		switch title := table.Titles[i]; title {
-		case "Name", "Selector", "External-IP": // shown above, or by more
+	service, isService := item.Object.(*corev1.Service)
+	for i, cell := range table.Rows[manifests.Key{Namespace: item.Object.GetNamespace(), Name: item.Object.GetName()}] {
+		switch title := table.Titles[i]; {
+		case title == "Name": // which is shown above
+		case isService && (title == "Selector" || title == "External-IP" && service.Spec.Type != corev1.ServiceTypeExternalName): // which more shows
 		default:
 			d.field(title, cell)
 		}

@@ -301,7 +301,7 @@ func podRows(items []objects.Item, wide bool) (head []string, rows [][]string) {
 
 // objectRows returns the columns of kubectl of objects of one kind besides pods, with their namespaces and, if wide, their sources.
 func objectRows(ctx context.Context, c *localclient.Client, o *GetOptions, items []objects.Item) (head []string, rows [][]string, err error) {
-	wide, q := o.out.format == "wide", localapi.ObjectQuery{Kind: items[0].Kind}
+	wide, namespaced, q := o.out.format == "wide", items[0].Object.GetNamespace() != "", localapi.ObjectQuery{Kind: items[0].Kind}
 	if len(items) == 1 {
 		q.Namespace, q.Name = items[0].Object.GetNamespace(), items[0].Object.GetName()
 	}
@@ -320,7 +320,7 @@ func objectRows(ctx context.Context, c *localclient.Client, o *GetOptions, items
 		if wide {
 			cells = append(cells, cmp.Or(i.Object.GetAnnotations()[node.AnnotationSource], "<none>"))
 		}
-		if i.Object.GetNamespace() != "" {
+		if namespaced {
 			cells = append([]string{i.Object.GetNamespace()}, cells...)
 		}
 		rows = append(rows, cells)
@@ -328,7 +328,7 @@ func objectRows(ctx context.Context, c *localclient.Client, o *GetOptions, items
 	if wide {
 		head = append(head, "SOURCE")
 	}
-	if items[0].Object.GetNamespace() != "" {
+	if namespaced {
 		head = append([]string{"NAMESPACE"}, head...)
 	}
 	return head, rows, nil

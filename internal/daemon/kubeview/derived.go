@@ -81,7 +81,7 @@ func terminating(b *build, name string, kept *corev1.Namespace) *corev1.Namespac
 		n = v.derived.Ending(v.kinds.namespace, name, &b.desired)
 	}
 	if n != nil {
-		v.lives.of(n.UID, b.now)
+		v.lives.of(n.UID, b.born)
 	}
 	return n
 }

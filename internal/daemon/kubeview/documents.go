@@ -102,7 +102,7 @@ func (b *build) plain(k *kinds.Kind, doc *manifests.Object, extra any, show func
 		b.identify(o, k.Kind, doc)
 		return o
 	})
-	b.view.lives.of(o.GetUID(), b.now).changed(doc.Object)
+	b.view.lives.of(o.GetUID(), b.born).changed(doc.Object)
 	b.add(k, o)
 	return o
 }

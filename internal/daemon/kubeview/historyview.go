@@ -128,7 +128,7 @@ func (b *build) replicaSet(d *appsv1.Deployment, r *replicaSet) {
 		}
 		s.Spec.Selector.MatchLabels = shown.WithLabel(s.Spec.Selector.MatchLabels, label, r.hash)
 		b.made(s, k)
-		life := b.view.lives.of(s.UID, b.now)
+		life := b.view.lives.of(s.UID, b.born)
 		life.changed(s)
 		s.Generation = life.generation
 		return s
@@ -208,7 +208,7 @@ func (b *build) controllerRevisions(owner kinds.Object, doc *manifests.Object, h
 			c.Data.Raw = data
 			return b.made(c, k)
 		})
-		b.view.lives.of(o.GetUID(), b.now)
+		b.view.lives.of(o.GetUID(), b.born)
 		b.add(k, o)
 	}
 }

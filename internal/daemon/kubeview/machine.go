@@ -45,7 +45,7 @@ func addNodeLease(b *build, n *corev1.Node) {
 		l = machine.Lease(n, v.cfg.LeaseDuration, b.now)
 		b.made(l, v.kinds.lease)
 	}
-	v.lives.of(l.UID, b.now)
+	v.lives.of(l.UID, b.born)
 	v.objects.now[memoKey{v.kinds.lease, l.Namespace, l.Name}] = memoEntry{nil, l}
 	b.add(v.kinds.lease, l)
 }
@@ -146,7 +146,7 @@ func completeNamespace(b *build, n *corev1.Namespace) {
 	if n.UID == "" {
 		n.UID = v.derived.UID(derived.ID{Kind: v.kinds.namespace, Name: n.Name})
 	}
-	if l := v.lives.of(n.UID, b.now); n.CreationTimestamp.IsZero() {
+	if l := v.lives.of(n.UID, b.born); n.CreationTimestamp.IsZero() {
 		n.CreationTimestamp = l.created
 	}
 	n.Spec.Finalizers = []corev1.FinalizerName{corev1.FinalizerKubernetes}

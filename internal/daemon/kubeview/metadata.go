@@ -107,14 +107,14 @@ func (b *build) identify(o metav1.Object, k string, doc *manifests.Object) {
 	o.SetAnnotations(originated(o.GetAnnotations(), doc.Origin))
 }
 
-// createdAt returns the creation time of a document: that of its file, or else now.
+// createdAt returns the creation time of a document: that of its file, or else that of objects that are new.
 func createdAt(b *build, o manifests.Origin) time.Time {
 	if b.view.cfg.ModTime != nil && o.Source == config.SourceFile {
 		if at, ok := b.view.cfg.ModTime(o.File); ok && at.Before(b.now) {
 			return at
 		}
 	}
-	return b.now
+	return b.born
 }
 
 // originated adds to annotations where an object is defined, unless that is the API: then it removes what a client may have copied from another
@@ -138,12 +138,12 @@ func originated(a map[string]string, o manifests.Origin) map[string]string {
 // made completes the metadata of a generated object, unless it has been completed before.
 func (b *build) made(o kinds.Object, k *kinds.Kind) kinds.Object {
 	if o.GetUID() != "" {
-		b.view.lives.of(o.GetUID(), b.now)
+		b.view.lives.of(o.GetUID(), b.born)
 		return o
 	}
 	o.GetObjectKind().SetGroupVersionKind(k.GroupVersionKind)
 	o.SetUID(b.view.derived.UID(derived.ID{Kind: k, Namespace: o.GetNamespace(), Name: o.GetName()}))
-	o.SetCreationTimestamp(b.view.lives.of(o.GetUID(), b.now).created)
+	o.SetCreationTimestamp(b.view.lives.of(o.GetUID(), b.born).created)
 	return o
 }
 

@@ -101,7 +101,7 @@ func lastPods(b *build, views []node.PodView) (since []node.PodView) {
 	for _, p := range v.lastPods {
 		known[manifests.Key{Namespace: p.Namespace, Name: p.Name}] = true
 		b.add(v.kinds.pod, p)
-		v.lives.of(p.UID, b.now)
+		v.lives.of(p.UID, b.born)
 	}
 	b.shownPods = slices.Clone(v.lastPods)
 	return slices.DeleteFunc(slices.Clone(views), func(p node.PodView) bool {
@@ -150,7 +150,7 @@ func (b *build) pod(p *node.PodView, desired *manifests.Pod) {
 		in.gates = &gates[0]
 	}
 	o := v.pods.get(key, in, func() kinds.Object { return b.makePod(&in) }).(*corev1.Pod)
-	v.lives.of(o.UID, b.now)
+	v.lives.of(o.UID, b.born)
 	b.showPod(o)
 }
 
@@ -220,7 +220,7 @@ func (b *build) makePod(in *podInputs) *corev1.Pod {
 	}
 	o.ResourceVersion, o.Generation = "", in.generation
 	o.Spec.NodeName = b.view.cfg.Node
-	l := b.view.lives.of(o.UID, b.now)
+	l := b.view.lives.of(o.UID, b.born)
 	switch {
 	case in.given != nil && !in.given.CreationTimestamp.IsZero():
 	case !o.CreationTimestamp.IsZero():
@@ -282,6 +282,6 @@ func (b *build) leavingPod(p *node.PodView) {
 		o.DeletionTimestamp, o.DeletionGracePeriodSeconds = p.Pod.DeletionTimestamp, &grace
 	}
 	v.pods.now[key] = memoEntry{nil, o}
-	v.lives.of(o.UID, b.now)
+	v.lives.of(o.UID, b.born)
 	b.showPod(o)
 }

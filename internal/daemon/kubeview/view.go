@@ -138,8 +138,10 @@ func New(cfg Config) *View {
 
 // build is one call of Objects.
 type build struct {
-	view    *View
-	now     time.Time
+	view *View
+	now  time.Time
+	// born is the creation time of objects that are new: now, but for the first build, which may come long after the start.
+	born    time.Time
 	moment  workloads.Moment
 	desired model.Desired
 	// progress is the progress of Jobs and CronJobs, bound maps claims to volumes, claimOf volumes to claims.
@@ -185,6 +187,9 @@ func (v *View) Objects(context.Context) (objects map[*kinds.Kind][]kinds.Object,
 	b := &build{
 		view: v, now: now, moment: workloads.Moment{Now: now, Since: v.started.Truncate(time.Second)}, objects: map[*kinds.Kind][]kinds.Object{}, unseen: map[*kinds.Kind]error{},
 		namespaces: map[string]bool{}, taken: map[memoKey]bool{}, owners: map[ownerID]*manifests.Object{},
+	}
+	if b.born = now; len(v.lives) == 0 {
+		b.born = v.started
 	}
 	var published bool
 	b.desired, published = v.cfg.State.Desired()

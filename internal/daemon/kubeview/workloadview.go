@@ -176,7 +176,7 @@ func settle[T kinds.Object, S any](b *build, key memoKey, in any, create func() 
 		*status.field(o) = s
 	}
 	v.objects.now[key] = memoEntry{in, o}
-	v.lives.of(o.GetUID(), b.now)
+	v.lives.of(o.GetUID(), b.born)
 	b.add(key.kind, o)
 	return o
 }

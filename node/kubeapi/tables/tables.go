@@ -7,6 +7,7 @@
 package tables
 
 import (
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -40,12 +41,12 @@ func Row(k *kinds.Kind, o kinds.Object, now time.Time) []any {
 	return make([]any, len(t.columns)) // an object of a different kind
 }
 
-// Of returns the table of objects of one kind; it is empty if the kind has none. Those that are in shown are printed as they are there. Rows
-// have the names of their objects alone.
+// Of returns the table of objects of one kind; it is empty if the API does not have the kind. Objects are printed as they are in shown; of
+// those that are not there, nothing but the name is known. Rows have the names of their objects alone.
 func Of(objects []metav1.Object, shown map[*kinds.Kind][]kinds.Object, now time.Time) *metav1.Table {
 	t := &metav1.Table{TypeMeta: metav1.TypeMeta{APIVersion: metav1.SchemeGroupVersion.String(), Kind: "Table"}, Rows: []metav1.TableRow{}}
 	var k *kinds.Kind
-	better := map[types.NamespacedName]kinds.Object{}
+	asShown := map[types.NamespacedName]kinds.Object{}
 	for _, o := range objects {
 		typed, ok := o.(kinds.Object)
 		if !ok {
@@ -57,14 +58,16 @@ func Of(objects []metav1.Object, shown map[*kinds.Kind][]kinds.Object, now time.
 			}
 			t.ColumnDefinitions = Columns(k)
 			for _, one := range shown[k] {
-				better[types.NamespacedName{Namespace: one.GetNamespace(), Name: one.GetName()}] = one
+				asShown[types.NamespacedName{Namespace: one.GetNamespace(), Name: one.GetName()}] = one
 			}
 		}
 		name := metav1.ObjectMeta{Namespace: o.GetNamespace(), Name: o.GetName()}
-		if one := better[types.NamespacedName{Namespace: name.Namespace, Name: name.Name}]; one != nil {
-			typed = one
+		cells := slices.Repeat([]any{unknown}, len(t.ColumnDefinitions))
+		cells[0] = name.Name
+		if one := asShown[types.NamespacedName{Namespace: name.Namespace, Name: name.Name}]; one != nil {
+			cells = Row(k, one, now)
 		}
-		t.Rows = append(t.Rows, metav1.TableRow{Cells: Row(k, typed, now), Object: runtime.RawExtension{Object: &metav1.PartialObjectMetadata{ObjectMeta: name}}})
+		t.Rows = append(t.Rows, metav1.TableRow{Cells: cells, Object: runtime.RawExtension{Object: &metav1.PartialObjectMetadata{ObjectMeta: name}}})
 	}
 	return t
 }

@@ -373,3 +373,23 @@ func TestOtherKindsAreShownAsByKubectl(t *testing.T) {
 		}
 	}
 }
+
+// TestObjectsArePrintedAsTheAPIShowsThem: of an object that it cannot show now only the name is known.
+func TestObjectsArePrintedAsTheAPIShowsThem(t *testing.T) {
+	three := int32(3)
+	named := func(name string, replicas *int32) *appsv1.Deployment {
+		return &appsv1.Deployment{TypeMeta: metav1.TypeMeta{APIVersion: "apps/v1", Kind: "Deployment"}, ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name}, Spec: appsv1.DeploymentSpec{Replicas: replicas}}
+	}
+	k := kinds.ByKind(appsv1.SchemeGroupVersion.WithKind("Deployment"))
+	table := Of([]metav1.Object{named("web", nil), named("db", nil)}, map[*kinds.Kind][]kinds.Object{k: {named("web", &three), named("other", nil)}}, time.Now())
+	var got []string
+	for _, row := range table.Rows {
+		got = append(got, fmt.Sprint(row.Cells[:4]))
+	}
+	if want := []string{"[web 0/3 0 0]", "[db <unknown> <unknown> <unknown>]"}; !slices.Equal(got, want) || len(table.ColumnDefinitions) != len(table.Rows[0].Cells) {
+		t.Errorf("%v, want %v", got, want)
+	}
+	if table := Of([]metav1.Object{&corev1.Pod{TypeMeta: metav1.TypeMeta{APIVersion: "x/v1", Kind: "Pod"}}}, nil, time.Now()); table.Kind != "Table" || len(table.Rows)+len(table.ColumnDefinitions) > 0 {
+		t.Errorf("a kind that there is not: %+v", table)
+	}
+}

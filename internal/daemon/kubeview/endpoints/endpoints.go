@@ -40,8 +40,8 @@ type Objects struct {
 	truncated bool
 }
 
-// Of returns the objects of the Services whose endpoints are computed from pods, without uids and times. The objects of a Service are those of
-// before, unless the Service or a pod behind it is another one.
+// Of returns the objects of the Services whose endpoints are computed from pods. The objects of a Service are those of before, unless the
+// Service or a pod behind it is another one; new ones have no uids and times.
 func Of(services []*corev1.Service, pods []*corev1.Pod, o *model.Origins, before map[*corev1.Service]*Objects) map[*corev1.Service]*Objects {
 	index, room, all := NewIndex(pods), Max, make(map[*corev1.Service]*Objects, len(services))
 	truncation := map[string]string{corev1.EndpointsOverCapacity: "truncated"} // as of the controller of Endpoints; shared by all objects
@@ -50,7 +50,7 @@ func Of(services []*corev1.Service, pods []*corev1.Pod, o *model.Origins, before
 			continue
 		}
 		behind := index.Behind(s, o)
-		part := behind[:min(len(behind), room)]
+		part := slices.Clone(behind[:min(len(behind), room)]) // it is kept
 		room -= len(part)
 		truncated := len(part) < len(behind)
 		if e := before[s]; e != nil && e.truncated == truncated && slices.EqualFunc(e.pods, part, func(a, b Backend) bool { return a.Pod == b.Pod }) {
