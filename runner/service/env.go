@@ -8,8 +8,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// maxEnv is twice the size of the variables that a container may have.
-const maxEnv = 1 << 20
+// maxEnv is more than the size of the variables that a container may have, even if Services share some.
+const maxEnv = 640 << 10
 
 // Env returns the environment variables with the cluster IPs and ports of the Services in a namespace, as a kubelet sets them with
 // enableServiceLinks. services must come from Assign. If they are far too many for a container, some are missing: it cannot be started either

@@ -176,9 +176,11 @@ func TestNoFileExceedsTheLimitHoweverLoud(t *testing.T) {
 		if _, err := fmt.Sscanf(s, fmt.Sprintf("%d/%%d ", stream), &n); err != nil {
 			t.Fatal(err)
 		}
+		left := len(s)
 		for line := range strings.Lines(s) {
+			left -= len(line)
 			if want := string(appendLine(nil, stream, n)); line != want {
-				t.Fatalf("line %d is %.40q", n, line)
+				t.Fatalf("line %d has %d bytes of %d, then %d follow: %.40q", n, len(line), len(want), left, line)
 			}
 			n++
 		}
