@@ -3,7 +3,9 @@ package logs
 import (
 	"bufio"
 	"bytes"
+	"encoding/binary"
 	"errors"
+	"hash/crc32"
 	"io"
 	"io/fs"
 	"os"
@@ -119,33 +121,31 @@ func closeParts(parts []*part) {
 	}
 }
 
-// same reports whether both parts are the same log file, compressed or not. Log files never begin with the same line.
+// same reports whether both parts are the same log file, compressed or not. How they begin does not tell: pieces of long lines may be equal.
 func (p *part) same(other *part) bool {
 	a, err1 := p.f.Stat()
 	b, err2 := other.f.Stat()
-	if err1 == nil && err2 == nil && os.SameFile(a, b) {
-		return true
+	switch {
+	case err1 != nil || err2 != nil:
+		return false
+	case p.gz && !other.gz:
+		return isCompressed(p.f, a.Size(), other.f, b.Size())
+	case other.gz && !p.gz:
+		return isCompressed(other.f, b.Size(), p.f, a.Size())
 	}
-	head := p.head()
-	return len(head) > 0 && bytes.Equal(head, other.head())
+	return os.SameFile(a, b)
 }
 
-// headSize is how many bytes of a first line are compared.
-const headSize = 256
-
-func (p *part) head() []byte {
-	var r io.Reader = io.NewSectionReader(p.f, 0, headSize)
-	if p.gz {
-		z, err := gzip.NewReader(io.NewSectionReader(p.f, 0, 1<<62))
-		if err != nil {
-			return nil
-		}
-		r = z
+// isCompressed reports whether a gzip file has the content of a plain one that is not empty, by the size and the checksum at its end (RFC 1952,
+// section 2.3.1).
+func isCompressed(gz io.ReaderAt, gzSize int64, plain io.ReaderAt, size int64) bool {
+	var end [8]byte
+	if _, err := gz.ReadAt(end[:], gzSize-int64(len(end))); size == 0 || err != nil || binary.LittleEndian.Uint32(end[4:]) != uint32(size) {
+		return false
 	}
-	b := make([]byte, headSize)
-	n, _ := io.ReadFull(r, b) // however much there is
-	line, _, _ := bytes.Cut(b[:n], []byte{'\n'})
-	return line
+	sum := crc32.NewIEEE()
+	_, err := io.Copy(sum, io.NewSectionReader(plain, 0, size))
+	return err == nil && binary.LittleEndian.Uint32(end[:4]) == sum.Sum32()
 }
 
 // tail positions the part at the last lines that c still needs; it returns false if the part has fewer and must be read whole.

@@ -298,3 +298,26 @@ func TestLinks(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestFilesThatBeginAlikeAreAllRead: pieces of long lines that were read at once have the same time, and may have the same text.
+func TestFilesThatBeginAlikeAreAllRead(t *testing.T) {
+	t.Parallel()
+	piece := "2026-01-02T03:04:05.000000006Z stdout F " + strings.Repeat("x", 1000)
+	for _, gz := range []bool{false, true} {
+		path := filepath.Join(t.TempDir(), "0.log")
+		want := ""
+		for n, name := range []string{".20260102-030405", ".20260102-030406", ""} {
+			text := fmt.Sprintf("%s\n2026-01-02T03:04:05.000000006Z stdout F %d\n", piece, n)
+			want += fmt.Sprintf("%s\n%d\n", piece[40:], n)
+			if gz && name != "" {
+				name, text = name+gzSuffix, zipped(t, text)
+			}
+			if err := os.WriteFile(path+name, []byte(text), 0o640); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if out, _ := readFile(t, path, ReadOptions{Tail: -1}); out != want {
+			t.Errorf("compressed: %t: %d bytes, want %d", gz, len(out), len(want))
+		}
+	}
+}
